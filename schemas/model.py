@@ -1,0 +1,49 @@
+"""A model: where its weights lie and how it is spoken to."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from schemas.base import Config
+
+DType = Literal["auto", "bfloat16", "float16", "float32"]
+
+
+class GgufSource(Config):
+    """A GGUF file, from disk or out of an installed Python package; it is turned once into a Hugging Face folder."""
+
+    kind: Literal["gguf"]
+    file: str
+    """The file's path, or its name inside `package`."""
+    package: str | None = None
+    """The name of an installed distribution that carries the file."""
+
+
+class HubSource(Config):
+    """A model on the Hugging Face hub, or in its local cache."""
+
+    kind: Literal["hf"]
+    id: str
+    revision: str = "main"
+
+
+class PathSource(Config):
+    """A Hugging Face model folder on disk: config.json, tokenizer.json and safetensors weights."""
+
+    kind: Literal["path"]
+    path: str
+
+
+ModelSource = Annotated[GgufSource | HubSource | PathSource, Field(discriminator="kind")]
+
+
+class Model(Config):
+    """configs/models/<name>.yaml"""
+
+    source: ModelSource
+    dtype: DType = "auto"
+    """The number format of the weights and of the computation; `auto` takes the one that the weights are stored in."""
+    chat_template: str = "model"
+    """`model` (its own), `none` (messages are refused, prompts go as they are), or the path of a Jinja file."""
+    license: str | None = None
+    description: str | None = None

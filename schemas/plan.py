@@ -1,0 +1,84 @@
+"""The plan: every engine option with its value and the reason for it."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Facts(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ModelFacts(Facts):
+    """What a model folder says of itself. Read from config.json and the weights, without loading them."""
+
+    path: str
+    architecture: str
+    max_position_embeddings: int
+    layers: int
+    kv_heads: int
+    head_dim: int
+    hidden_size: int
+    vocab_size: int
+    dtype: str
+    """The format that the weights are stored in: bfloat16, float16 or float32."""
+    weights_bytes: int
+    fingerprint: str
+    """sha256 over the weights, the config and the tokenizer."""
+    eos_token_ids: list[int]
+    bos_token_id: int | None
+
+
+class DeviceFacts(Facts):
+    """The machine as the engine will see it."""
+
+    kind: Literal["cpu", "cuda"]
+    name: str
+    count: int
+    memory_bytes: int
+    """Of one device; on a CPU, the memory available now."""
+    cores: list[int]
+    """The cores that this process may use, by number."""
+    cpu_quota: float | None
+    """Cores' worth of time that a cgroup allows; None without a limit."""
+    cpu_flags: list[str]
+    driver: str | None
+    compute_capability: str | None
+
+
+class PlannedOption(Facts):
+    """One engine option. `source`: the user wrote it, the plan chose it, or it is the default."""
+
+    option: str
+    value: Any
+    default_value: Any
+    reason: str
+    evidence: str
+    source: Literal["user", "plan", "default"]
+
+
+class Estimate(Facts):
+    """What the run will ask of the engine, and how long that takes on a machine like this one."""
+
+    requests: int
+    prompt_tokens: int
+    output_tokens_max: int
+    start_s: float
+    generate_s: float
+    basis: str
+    """What the times rest on: an earlier run's rate, or the table of measured rates."""
+
+
+class EnginePlan(Facts):
+    """Everything the worker needs to build the engine, and why."""
+
+    options: list[PlannedOption]
+    estimate: Estimate
+    warnings: list[str]
+
+    def value(self, option: str) -> Any:
+        """The value of one option. Raises KeyError for a name that the plan does not have."""
+        for planned in self.options:
+            if planned.option == option:
+                return planned.value
+        raise KeyError(option)
