@@ -1,5 +1,6 @@
 """The plan: every engine option with its value and the reason for it."""
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -82,3 +83,12 @@ class EnginePlan(Facts):
             if planned.option == option:
                 return planned.value
         raise KeyError(option)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedLoad:
+    """Every request that one engine will get, one entry each, in tokens: its prompt (for a log-likelihood request the
+    context with its continuation) and the most output it may make (1 for a log-likelihood request)."""
+
+    prompt_tokens: list[int]
+    output_tokens: list[int]
