@@ -76,3 +76,29 @@ class Response:
     valid: bool | None = None
     error: str | None = None
     output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One thing to ask of the engine.
+
+    request_id: stable within a run (dataset, sample, arm, kind, choice, repeat). continuation_start: where in the
+    prompt the part to score begins, for a log-likelihood request. refused: why it need not be sent at all."""
+
+    request_id: str
+    dataset: str
+    sample_id: str
+    arm: str
+    kind: RequestKind
+    prompt_token_ids: list[int]
+    max_tokens: int
+    stop: list[str]
+    repeat: int = 0
+    choice_index: int | None = None
+    continuation_start: int | None = None
+    encoded_apart: bool = False
+    grammar: Grammar | None = None
+    """What the engine is to follow: only in a guided arm."""
+    check: Grammar | None = None
+    """What the answer is validated against, in every arm."""
+    refused: str | None = None

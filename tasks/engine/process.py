@@ -1,0 +1,81 @@
+"""Starting a program under the supervisor, so that it can never outlive this process."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tasks.engine import supervisor
+
+
+class SupervisedProcess:
+    """A program, and all that it starts, tied to this process by a pipe.
+
+    Closed by `close()`, by this object's end, or by the kernel when this process dies in whatever way: then the
+    supervisor kills the program's whole tree. Its standard output and error go to `log_path`.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str], log_path: Path, cwd: Path | None = None
+    ) -> None:
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        self.log_path = log_path
+        with log_path.open("ab") as log:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-I", supervisor.__file__, *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=dict(env),
+                cwd=cwd,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id; also the id of the session and group of everything below it."""
+        return self._popen.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while the program runs; else its exit status (128 + n if signal n ended it)."""
+        code = self._popen.poll()
+        if code is not None and code < 0:
+            # The supervisor itself was killed, so nobody has swept up behind it.
+            self._kill_session()
+        return code
+
+    def log_tail(self, lines: int = 30) -> str:
+        """The last lines of the program's log."""
+        with self.log_path.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - 64_000))
+            text = log.read().decode("utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def close(self, *, timeout_s: float = 10.0) -> int:
+        """Ends the program and everything below it, and gives its exit status."""
+        if self._popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._popen.stdin.close()
+        try:
+            self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._kill_session()
+        return self._popen.wait()
+
+    def _kill_session(self) -> None:
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                session = int((entry / "stat").read_text().rpartition(")")[2].split()[3])
+                if session == self.pid:
+                    os.kill(int(entry.name), signal.SIGKILL)
+
+    def __del__(self) -> None:
+        if getattr(self, "_popen", None) is not None and self._popen.poll() is None:
+            self.close()

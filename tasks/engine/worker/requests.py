@@ -1,0 +1,144 @@
+"""One request's way through vLLM: its parameters, the arrival of its tokens, its result."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.engine.protocol import WireGrammar, WireRequest, WireResult
+
+
+def sampling_parameters(request: WireRequest) -> Any:
+    """vLLM's SamplingParams for one request. Raises vLLM's own errors for values that it does not take."""
+    from vllm import SamplingParams  # noqa: PLC0415 - costs seconds
+    from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415
+
+    sampling = request.sampling
+    if request.continuation_start is not None:
+        return SamplingParams(
+            temperature=0.0,
+            max_tokens=1,
+            prompt_logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+    return SamplingParams(
+        temperature=sampling.temperature,
+        max_tokens=sampling.max_tokens,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        seed=sampling.seed,
+        stop=sampling.stop,
+        structured_outputs=None if request.grammar is None else _structured_outputs(request.grammar),
+        output_kind=RequestOutputKind.DELTA,
+    )
+
+
+def _structured_outputs(grammar: WireGrammar) -> Any:
+    from vllm.sampling_params import StructuredOutputsParams  # noqa: PLC0415
+
+    match grammar.kind:
+        case "json_schema":
+            return StructuredOutputsParams(json=grammar.content)
+        case "json_object":
+            return StructuredOutputsParams(json_object=True)
+        case "regex":
+            return StructuredOutputsParams(regex=grammar.content)
+        case "choice":
+            return StructuredOutputsParams(choice=json.loads(grammar.content))
+    raise ValueError(f"unknown kind of grammar: {grammar.kind}")
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A request that vLLM works on."""
+
+    request: WireRequest
+    sent_at: float = field(default_factory=time.monotonic)
+    token_ids: list[int] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    first_token_at: float | None = None
+    first_text_at: float | None = None
+    last_token_at: float | None = None
+    gaps_ms: list[float] = field(default_factory=list)
+    gap_tokens: list[int] = field(default_factory=list)
+
+    def take(self, output: Any, now: float) -> WireResult | None:
+        """Adds what a step brought; the result once the request is finished."""
+        completion = output.outputs[0]
+        if completion.token_ids:
+            self._arrived(completion, now)
+        if not output.finished:
+            return None
+        result = WireResult(
+            request_id=self.request.request_id,
+            token_ids=self.token_ids,
+            text="".join(self.text),
+            finish_reason=completion.finish_reason,
+            stop_reason=None if completion.stop_reason is None else str(completion.stop_reason),
+            sent_at=self.sent_at,
+            finished_at=now,
+            cached_tokens=output.num_cached_tokens,
+            first_token_at=self.first_token_at,
+            first_text_at=self.first_text_at,
+            last_token_at=self.last_token_at,
+            gaps_ms=self.gaps_ms,
+            gap_tokens=self.gap_tokens,
+        )
+        _add_engine_times(result, output.metrics)
+        if self.request.continuation_start is not None:
+            result.logprobs = _continuation_logprobs(output, self.request.continuation_start)
+            result.token_ids, result.text = [], ""
+        elif completion.finish_reason == "error":
+            result.error = "the engine gave this request up while it compiled or followed its grammar"
+            result.refused = self.request.grammar is not None
+        return result
+
+    def _arrived(self, completion: Any, now: float) -> None:
+        n = len(completion.token_ids)
+        if self.last_token_at is None:
+            self.first_token_at = now
+        else:
+            self.gaps_ms.append((now - self.last_token_at) * 1000)
+            self.gap_tokens.append(n)
+        self.last_token_at = now
+        self.token_ids.extend(completion.token_ids)
+        if completion.text:
+            if self.first_text_at is None:
+                self.first_text_at = now
+            self.text.append(completion.text)
+
+
+def refused(request: WireRequest, error: Exception) -> WireResult:
+    """The result of a request that vLLM did not take."""
+    now = time.monotonic()
+    return WireResult(
+        request_id=request.request_id,
+        token_ids=[],
+        text="",
+        finish_reason=None,
+        stop_reason=None,
+        sent_at=now,
+        finished_at=now,
+        refused=True,
+        error=f"{type(error).__name__}: {error}",
+    )
+
+
+def _add_engine_times(result: WireResult, stats: Any) -> None:
+    """The engine's own clock: queued, scheduled, first and last token, all monotonic."""
+    if stats is None:
+        return
+    result.preemptions = stats.num_preemptions
+    if stats.queued_ts and stats.scheduled_ts:
+        result.queued_ms = (stats.scheduled_ts - stats.queued_ts) * 1000
+    if stats.scheduled_ts and stats.first_token_ts:
+        result.prefill_ms = (stats.first_token_ts - stats.scheduled_ts) * 1000
+    if stats.first_token_ts and stats.last_token_ts:
+        result.decode_ms = (stats.last_token_ts - stats.first_token_ts) * 1000
+
+
+def _continuation_logprobs(output: Any, start: int) -> list[float]:
+    """log P of each token from `start` on, given all before it."""
+    token_ids = output.prompt_token_ids
+    return [output.prompt_logprobs[i][token_ids[i]].logprob for i in range(start, len(token_ids))]

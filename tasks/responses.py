@@ -1,0 +1,145 @@
+"""From what the engine sent back to a row of the table `requests`."""
+
+import datetime
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas.engine import Sampling
+from schemas.sample import Request
+from tasks.engine.protocol import WireGrammar, WireRequest, WireResult, WireSampling
+from tasks.guide.validate import validate, whitespace_share
+
+FAILED = frozenset({"error", "refused", "cancelled"})
+"""The states that count against `max_failed`."""
+FINAL = frozenset({"ok", "invalid", "truncated", "refused"})
+"""The states that a resumed run does not ask again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowContext:
+    """What every row of one engine and run shares."""
+
+    engine_id: str
+    sampling: dict[str, Sampling]
+    """By dataset."""
+    keys: dict[str, str]
+    """request_key by request_id."""
+    attempts: dict[str, int]
+    """How often a request was tried before, by request_id; missing means never."""
+    wall_offset_s: float = field(default_factory=lambda: time.time() - time.monotonic())
+    """What turns a monotonic time of this machine into UTC seconds."""
+
+    def cell_id(self, arm: str) -> str:
+        """The quality phase of one arm on this engine."""
+        return f"{self.engine_id}-{arm}-quality"
+
+    def utc(self, monotonic_s: float | None) -> datetime.datetime | None:
+        if monotonic_s is None:
+            return None
+        return datetime.datetime.fromtimestamp(monotonic_s + self.wall_offset_s, tz=datetime.UTC)
+
+
+def wire_request(request: Request, sampling: Sampling) -> WireRequest:
+    """The request as the engine process takes it."""
+    return WireRequest(
+        request_id=request.request_id,
+        prompt_token_ids=request.prompt_token_ids,
+        sampling=WireSampling(
+            temperature=sampling.temperature,
+            max_tokens=request.max_tokens,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            seed=sampling.seed,
+            stop=request.stop,
+        ),
+        grammar=None
+        if request.grammar is None
+        else WireGrammar(kind=request.grammar.kind, content=request.grammar.content),
+        continuation_start=request.continuation_start,
+    )
+
+
+def response_row(request: Request, result: WireResult, context: RowContext) -> dict[str, Any]:
+    """One row of `requests`. An answer is validated here, by a validator that is not the grammar engine."""
+    row = _asked(request, context) | _timings(result, context)
+    row |= {
+        "error": result.error,
+        "finish_reason": result.finish_reason,
+        "stop_reason": result.stop_reason,
+        "cached_tokens": result.cached_tokens,
+        "preemptions": result.preemptions,
+    }
+    if result.error is not None:
+        return row | {"status": "refused" if result.refused else "error"}
+    if request.kind == "loglikelihood":
+        logprobs = result.logprobs or []
+        return row | {"status": "ok", "logprobs": logprobs, "logprob_sum": sum(logprobs), "output_tokens": 0}
+    row |= {
+        "output": result.text,
+        "output_token_ids": result.token_ids,
+        "output_tokens": len(result.token_ids),
+    }
+    return row | _judged(request, result)
+
+
+def refused_row(request: Request, context: RowContext) -> dict[str, Any]:
+    """The row of a request that was never sent, because of its own schema or pattern."""
+    return _asked(request, context) | {"status": "refused", "error": request.refused}
+
+
+def _asked(request: Request, context: RowContext) -> dict[str, Any]:
+    sampling = context.sampling[request.dataset]
+    return {
+        "request_id": request.request_id,
+        "attempt": context.attempts.get(request.request_id, 0),
+        "request_key": context.keys[request.request_id],
+        "cell_id": context.cell_id(request.arm),
+        "engine_id": context.engine_id,
+        "dataset": request.dataset,
+        "sample_id": request.sample_id,
+        "arm": request.arm,
+        "kind": request.kind,
+        "choice_index": request.choice_index,
+        "repeat": request.repeat,
+        "phase": "quality",
+        "sampling": sampling.model_dump() | {"max_tokens": request.max_tokens, "stop": request.stop},
+        "reused": False,
+        "prompt_tokens": len(request.prompt_token_ids),
+        "encoded_apart": request.encoded_apart if request.kind == "loglikelihood" else None,
+    }
+
+
+def _judged(request: Request, result: WireResult) -> dict[str, Any]:
+    status = "truncated" if result.finish_reason == "length" else "ok"
+    if request.check is None:
+        return {"status": status}
+    verdict = validate(request.check, result.text)
+    if status == "ok" and not verdict.valid and request.grammar is not None:
+        status = "invalid"
+    json_kind = request.check.kind in ("json_schema", "json_object")
+    return {
+        "status": status,
+        "valid": verdict.valid,
+        "validator": verdict.validator,
+        "violations": [{"path": v.path, "message": v.message} for v in verdict.violations],
+        "whitespace_share": whitespace_share(result.text) if json_kind else None,
+    }
+
+
+def _timings(result: WireResult, context: RowContext) -> dict[str, Any]:
+    """ttft, tpot and e2e from the arrival of each token; queued, prefill and decode on the engine's own clock."""
+    first, last, sent, n = result.first_token_at, result.last_token_at, result.sent_at, len(result.token_ids)
+    return {
+        "sent_at": context.utc(sent),
+        "ttft_ms": None if first is None else (first - sent) * 1000,
+        "ttft_text_ms": None if result.first_text_at is None else (result.first_text_at - sent) * 1000,
+        "tpot_ms": None if first is None or last is None or n < 2 else (last - first) * 1000 / (n - 1),
+        "e2e_ms": None if last is None else (last - sent) * 1000,
+        "queued_ms": result.queued_ms,
+        "prefill_ms": result.prefill_ms,
+        "decode_ms": result.decode_ms,
+        "prefill_steps": result.prefill_steps,
+        "gaps_ms": result.gaps_ms,
+        "gap_tokens": result.gap_tokens,
+    }
