@@ -36,8 +36,9 @@ class EngineClient:
         self._hello: protocol.Hello | None = None
         self._closed = False
         root = Path(__file__).resolve().parents[2]
+        self.started_at = time.monotonic()
         self._process = SupervisedProcess(
-            [sys.executable, "-m", "tasks.engine.worker", address, repr(time.monotonic())],
+            [sys.executable, "-m", "tasks.engine.worker", address, repr(self.started_at)],
             env=engine_environment(cores=cores) | {"PYTHONPATH": str(root)},
             log_path=log_path,
         )
@@ -66,7 +67,7 @@ class EngineClient:
             self._hello = message
         return self._hello
 
-    def build(self, *, model: Path, options: dict[str, Any]) -> protocol.Built:
+    def build(self, *, model: str | Path, options: dict[str, Any]) -> protocol.Built:
         """Builds the engine and waits until it has answered a first token. Raises EngineError with the log's end."""
         self.hello()
         self._send(protocol.Build(model=str(model), options=options))

@@ -1,0 +1,67 @@
+"""A run: who it is, where it keeps its things, what it says when it is over."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from schemas.experiment import Experiment
+
+RunStatus = Literal["running", "finished", "failed", "cancelled", "crashed"]
+
+
+class RunContext(BaseModel):
+    """What every step of a run knows of it. home: ASSAY_HOME; folder: this run's own files below it.
+
+    revision: the revision that this session's rows carry; a resumed run has a higher one than before."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    home: Path
+    folder: Path
+    revision: int
+    resumed: bool
+    started_at: datetime
+    experiment: Experiment
+    max_time_s: float | None = None
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+    prefect_flow_run_id: str | None = None
+
+    @property
+    def samples_file(self) -> Path:
+        """The rendered and encoded samples, between the steps."""
+        return self.folder / "samples.msgpack"
+
+    @property
+    def engine_log(self) -> Path:
+        return self.folder / "engine.log"
+
+    @property
+    def report_file(self) -> Path:
+        return self.folder / "report.html"
+
+    @property
+    def resolved_file(self) -> Path:
+        """The whole config, as it ran."""
+        return self.folder / "experiment.yaml"
+
+
+class RunResult(BaseModel):
+    """How a run ended. exit_code as the command line gives it: 0, or 1 with the reason in `error`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    name: str
+    status: RunStatus
+    exit_code: int
+    error: str | None
+    report: Path | None
+    mlflow_run_id: str | None
+    requests: int
+    failed: int
+    seconds: float
+    warnings: list[str]

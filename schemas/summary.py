@@ -1,0 +1,59 @@
+"""What the steps of a run tell each other and Prefect: small, and never rows."""
+
+from pydantic import BaseModel, ConfigDict
+
+from schemas.profile import Profile
+
+
+class Summary(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class DatasetSummary(Summary):
+    """One dataset as loaded and rendered."""
+
+    dataset: str
+    rows_total: int
+    rows_used: int
+    fingerprint: str
+    template_hash: str
+    bos_policy: str
+    tokenize_s: float
+    tokenizer_fingerprint: str
+    max_len: int
+    needs: list[str]
+    """What its metrics read: generate, loglikelihood."""
+    arms: list[str]
+    """The experiment's arms that it has; without a guide there is no guided one."""
+    warnings: list[str]
+
+
+class DatasetsSummary(Summary):
+    datasets: list[DatasetSummary]
+    profiles: list[Profile] = []
+
+    @property
+    def warnings(self) -> list[str]:
+        return [warning for dataset in self.datasets for warning in dataset.warnings]
+
+
+class GeneratedSummary(Summary):
+    """What came of the generating step. reused: answers that an earlier session of this run had already made."""
+
+    requests: int
+    reused: int
+    statuses: dict[str, int]
+    failed: int
+    output_tokens: int
+    prompt_tokens: int
+    wall_s: float
+    stopped: str | None
+    warnings: list[str]
+
+
+class ScoredSummary(Summary):
+    """What the scoring step found. headline: dataset metrics as one table, for the console and for Prefect."""
+
+    scores: int
+    headline: list[dict[str, str | float | int | None]]
+    verdicts: list[dict[str, str | float | int | None]]

@@ -1,0 +1,132 @@
+"""The first step of a run: every dataset loaded, rendered for the model, encoded, and kept."""
+
+from pathlib import Path
+
+from schemas.dataset import NamedDataset
+from schemas.experiment import Experiment
+from schemas.plan import ModelFacts
+from schemas.sample import Sample
+from schemas.summary import DatasetsSummary, DatasetSummary
+from tasks.dataset.chat import ChatTemplate
+from tasks.dataset.guide import dataset_grammar
+from tasks.dataset.load import load_rows
+from tasks.dataset.prepare import prepare_samples
+from tasks.dataset.template import check_templates
+from tasks.dataset.tokenizer import Tokenizer
+from tasks.profile import profile_samples
+from tasks.record.rows import profile_rows, sample_rows
+from tasks.score.registry import metric
+from tasks.session import Session
+
+
+def dataset_needs(dataset: NamedDataset) -> list[str]:
+    """What the dataset's metrics read of the engine: generate, loglikelihood, or both."""
+    return sorted({metric(use.use).info.needs for use in dataset.config.metrics})
+
+
+def dataset_arms(dataset: NamedDataset, arms: list[str]) -> list[str]:
+    """The arms that this dataset takes part in. Without a guide it has no guided one."""
+    return [arm for arm in arms if arm != "guided" or dataset.config.guide is not None]
+
+
+def check_datasets(experiment: Experiment) -> None:
+    """Everything about the data that can be told without the model: files, rows, ids, templates, grammars.
+
+    Raises ConfigError."""
+    for dataset in experiment.datasets:
+        loaded = load_rows(dataset)
+        check_templates(dataset, loaded.columns)
+        dataset_grammar(dataset)
+
+
+def load_datasets(session: Session, *, model: ModelFacts, folder: Path) -> DatasetsSummary:
+    """Loads and renders every dataset and writes the tables datasets, samples and profiles.
+
+    folder: the model's, for its tokenizer and chat template. Raises ConfigError for data that cannot be used."""
+    experiment = session.run.experiment
+    tokenizer = Tokenizer.from_folder(folder)
+    chat = ChatTemplate.from_folder(folder, choice=experiment.model.config.chat_template)
+    asked = experiment.engine.max_model_len
+    max_len = model.max_position_embeddings if asked == "auto" else min(asked, model.max_position_embeddings)
+    samples: list[Sample] = []
+    summaries: list[DatasetSummary] = []
+    rows = []
+    for dataset in experiment.datasets:
+        needs = dataset_needs(dataset)
+        loaded = load_rows(dataset)
+        prepared = prepare_samples(
+            dataset=dataset,
+            loaded=loaded,
+            tokenizer=tokenizer,
+            chat=chat,
+            max_len=max_len,
+            loglikelihood="loglikelihood" in needs,
+            generate="generate" in needs,
+        )
+        samples += prepared.samples
+        summary = DatasetSummary(
+            dataset=dataset.name,
+            rows_total=loaded.rows_total,
+            rows_used=len(prepared.samples),
+            fingerprint=loaded.fingerprint,
+            template_hash=prepared.template_hash,
+            bos_policy=prepared.bos_policy,
+            tokenize_s=prepared.tokenize_s,
+            tokenizer_fingerprint=tokenizer.fingerprint,
+            max_len=max_len,
+            needs=needs,
+            arms=dataset_arms(dataset, list(experiment.arms)),
+            warnings=[*prepared.warnings, *_arm_warnings(dataset, list(experiment.arms))],
+        )
+        summaries.append(summary)
+        rows.append(_dataset_row(dataset, summary))
+    session.keep_samples(samples)
+    session.store.write("datasets", rows)
+    session.store.write("samples", sample_rows(samples))
+    return DatasetsSummary(datasets=summaries)
+
+
+def profile_datasets(session: Session, datasets: DatasetsSummary) -> DatasetsSummary:
+    """The token profile of each dataset and arm; writes the table profiles."""
+    by_dataset: dict[str, list[Sample]] = {}
+    for sample in session.samples():
+        by_dataset.setdefault(sample.dataset, []).append(sample)
+    profiles = [
+        profile_samples(
+            dataset=summary.dataset,
+            arm=arm,
+            samples=by_dataset[summary.dataset],
+            output_budget=[sample.max_tokens for sample in by_dataset[summary.dataset]],
+            max_len=summary.max_len,
+            tokenizer_fingerprint=summary.tokenizer_fingerprint,
+            tokenize_s=summary.tokenize_s,
+        )
+        for summary in datasets.datasets
+        for arm in summary.arms
+        if summary.dataset in by_dataset
+    ]
+    session.store.write("profiles", profile_rows(profiles))
+    return datasets.model_copy(update={"profiles": profiles})
+
+
+def _arm_warnings(dataset: NamedDataset, arms: list[str]) -> list[str]:
+    if "guided" in arms and dataset.config.guide is None:
+        return [f"{dataset.name} has no guide, so it has no guided arm"]
+    return []
+
+
+def _dataset_row(dataset: NamedDataset, summary: DatasetSummary) -> dict[str, object]:
+    config = dataset.config
+    return {
+        "dataset": dataset.name,
+        "source": getattr(config.source, "path", None) or getattr(config.source, "id", None),
+        "source_revision": config.source.revision,
+        "fingerprint": summary.fingerprint,
+        "rows_total": summary.rows_total,
+        "rows_used": summary.rows_used,
+        "template_hash": summary.template_hash,
+        "few_shot": config.few_shot.n,
+        "few_shot_seed": config.few_shot.seed if config.few_shot.n else None,
+        "license": config.license,
+        "warnings": summary.warnings,
+    }

@@ -1,0 +1,158 @@
+"""A run in MLflow: what people compare there. Rows and series stay in the warehouse.
+
+MLflow being down never stops a run: every function raises TrackingError, which the flow turns into a warning.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+
+from schemas.errors import RunError
+from schemas.metric import Aggregate
+from schemas.run import RunContext
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+MAX_METRICS = 49
+"""MLflow's compare page freezes with many more."""
+PARAM_CHARACTERS = 500
+"""Longer values are cut, with a mark; the whole config is an artifact."""
+
+
+class TrackingError(RunError):
+    """MLflow could not be written to; the message says why."""
+
+
+def tracking_uri(home: Path) -> str:
+    """The user's MLFLOW_TRACKING_URI, or a SQLite file under ASSAY_HOME."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}"
+
+
+def start_run(run: RunContext, *, mlflow_run_id: str | None, config_hash: str) -> str:
+    """Opens the run and gives its id; a resumed run, whose id is given, is opened again."""
+    experiment = run.experiment
+    with _client(run.home) as client:
+        if mlflow_run_id is not None:
+            client.update_run(mlflow_run_id, status="RUNNING")
+            return mlflow_run_id
+        tags = {
+            "mlflow.runName": f"{experiment.name}-{run.run_id}",
+            "assay.run_id": run.run_id,
+            "assay.config_hash": config_hash,
+            "assay.model": experiment.model.name,
+            "assay.datasets": ", ".join(dataset.name for dataset in experiment.datasets),
+            "assay.prefect_flow_run_id": run.prefect_flow_run_id or "none",
+            "assay.git_commit": run.git_commit or "none",
+            "assay.git_dirty": "unknown" if run.git_dirty is None else str(run.git_dirty).lower(),
+            **experiment.tags,
+        }
+        created = client.create_run(
+            _experiment_id(client, experiment.name, run.home),
+            tags=tags,
+            start_time=int(run.started_at.timestamp() * 1000),
+        )
+        return str(created.info.run_id)
+
+
+def finish_run(
+    run: RunContext,
+    *,
+    mlflow_run_id: str,
+    status: str,
+    params: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    figures: Mapping[str, bytes],
+    files: Sequence[Path],
+) -> None:
+    """Logs everything and closes the run.
+
+    status: FINISHED, FAILED or KILLED. metrics: see `compared_metrics`. figures: PNG bytes by name. files: artifacts;
+    one that is not there is left out."""
+    from mlflow.entities import Metric, Param  # noqa: PLC0415 - seconds of imports
+
+    now = int(run.started_at.timestamp() * 1000)
+    with _client(run.home) as client:
+        known = client.get_run(mlflow_run_id).data.params
+        client.log_batch(
+            mlflow_run_id,
+            metrics=[Metric(name, value, now, 0) for name, value in metrics.items()],
+            params=[Param(name, _short(value)) for name, value in params.items() if name not in known],
+        )
+        folder = run.folder / "figures"
+        folder.mkdir(exist_ok=True)
+        for name, content in figures.items():
+            (folder / f"{name}.png").write_bytes(content)
+        if figures:
+            client.log_artifacts(mlflow_run_id, str(folder), "figures")
+        for path in files:
+            if path.exists():
+                client.log_artifact(mlflow_run_id, str(path))
+        client.set_terminated(mlflow_run_id, status=status)
+
+
+def close_run(run: RunContext, *, mlflow_run_id: str, status: str) -> None:
+    """Closes a run that ended before it could be recorded."""
+    with _client(run.home) as client:
+        client.set_terminated(mlflow_run_id, status=status)
+
+
+def compared_metrics(metrics: Sequence[Aggregate]) -> dict[str, float]:
+    """The numbers that MLflow gets: quality first, then form, then the speed that people ask for; at most MAX_METRICS.
+
+    Names are the warehouse's with the arm behind: `arithmetic.exact_match.free`."""
+    ordered = sorted(metrics, key=_priority)
+    chosen: dict[str, float] = {}
+    for metric in ordered:
+        if metric.value is None or _priority(metric)[0] is None or _priority(metric)[0] > 3:
+            continue
+        name = metric.name if metric.arm is None else f"{metric.name}.{metric.arm}"
+        chosen.setdefault(name, metric.value)
+    return dict(list(chosen.items())[:MAX_METRICS])
+
+
+def _priority(metric: Aggregate) -> tuple[int, str]:
+    if not metric.name.startswith("timing."):
+        return (0 if metric.scope == "dataset" else 1, metric.name)
+    if metric.arm is None:
+        return (2, metric.name)
+    wanted = metric.name.endswith(
+        ("ttft_ms.p50", "ttft_ms.p95", "tpot_ms.p50", "tpot_ms.p95", "e2e_ms.p50", "e2e_ms.p95")
+    )
+    return (3 if wanted else 4, metric.name)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= PARAM_CHARACTERS else text[: PARAM_CHARACTERS - 1] + "…"
+
+
+def _experiment_id(client: "MlflowClient", name: str, home: Path) -> str:
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    local = "MLFLOW_TRACKING_URI" not in os.environ
+    location = (home / "mlartifacts" / name).as_uri() if local else None
+    return str(client.create_experiment(name, artifact_location=location))
+
+
+@contextlib.contextmanager
+def _client(home: Path) -> "Iterator[MlflowClient]":
+    """A client of the store. One process at a time makes a fresh SQLite store: two at once break its migrations."""
+    from mlflow import MlflowClient  # noqa: PLC0415 - seconds of imports
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
+
+    uri = tracking_uri(home)
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(home / "mlflow.lock", timeout=120) if uri.startswith("sqlite") else contextlib.nullcontext():
+            client = MlflowClient(tracking_uri=uri)
+            client.search_experiments(max_results=1)
+        yield client
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        raise TrackingError(f"MLflow at {uri}: {error}") from error

@@ -1,0 +1,116 @@
+"""Beginning a run, or going on with one that was interrupted."""
+
+import datetime
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import ConfigError
+from schemas.experiment import Experiment
+from schemas.run import RunContext
+from tasks.config.document import config_hash, to_yaml
+from tasks.config.nearest import did_you_mean
+from tasks.config.resolve import load_experiment
+from tasks.record.git import git_state
+from warehouse.ids import new_run_id
+from warehouse.parquet import read_rows
+
+MIN_FREE_BYTES = 512 << 20
+"""A run writes tens of megabytes; below this the disk is about to be full for everything else too."""
+
+
+def open_run(
+    *,
+    home: Path,
+    file: str | None,
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    max_time_s: float | None = None,
+    resume: str | None = None,
+    prefect_flow_run_id: str | None = None,
+) -> RunContext:
+    """The context of a new run of `file`, or of the run `resume`, whose config is the one that it began with.
+
+    With both, the file must still say the same. Raises ConfigError for bad config, an unknown run, or a full disk."""
+    check_disk(home)
+    experiment = None if file is None else load_experiment(file, overrides=overrides, limit=limit)
+    before = None if resume is None else stored_run(home, resume)
+    if before is not None:
+        stored = Experiment.model_validate(json.loads(before["config"]))
+        if experiment is not None and config_hash(experiment) != before["config_hash"]:
+            raise ConfigError.one(
+                f"run {resume} began with another config; what differs: {_differences(stored, experiment)}",
+                file=Path(str(file)),
+                suggestion="start a new run, or resume without naming a file",
+            )
+        experiment = stored
+    if experiment is None:
+        raise ConfigError.one("name an experiment file, or a run to resume")
+    run_id = str(resume) if resume is not None else new_run_id()
+    folder = home / "runs" / run_id
+    folder.mkdir(parents=True, exist_ok=True)
+    commit, dirty = git_state(Path.cwd())
+    run = RunContext(
+        run_id=run_id,
+        home=home,
+        folder=folder,
+        revision=0 if before is None else before["revision"] + 1,
+        resumed=before is not None,
+        started_at=datetime.datetime.now(datetime.UTC) if before is None else before["started_at"],
+        experiment=experiment,
+        max_time_s=max_time_s,
+        git_commit=commit,
+        git_dirty=dirty,
+        prefect_flow_run_id=prefect_flow_run_id,
+    )
+    run.resolved_file.write_text(to_yaml(experiment), encoding="utf-8")
+    return run
+
+
+def stored_run(home: Path, run_id: str) -> dict[str, Any]:
+    """The latest row of `runs` for this run. Raises ConfigError, with the nearest id, if there is none."""
+    rows = {row["run_id"]: row for row in read_rows(home, "runs")}
+    if run_id == "last" and rows:
+        return rows[max(rows)]
+    if run_id not in rows:
+        raise ConfigError.one(
+            f"there is no run {run_id} under {home}",
+            suggestion=did_you_mean(run_id, rows) or "`assay runs` lists them",
+        )
+    return rows[run_id]
+
+
+def check_disk(home: Path) -> None:
+    """Raises ConfigError if the disk under ASSAY_HOME is nearly full, or cannot be written."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(home).free
+    except OSError as error:
+        raise ConfigError.one(
+            f"ASSAY_HOME cannot be used: {error}", suggestion="set ASSAY_HOME to a folder of yours"
+        ) from error
+    if free < MIN_FREE_BYTES:
+        raise ConfigError.one(
+            f"the disk under {home} has {free / 1e6:,.0f} MB free, a run needs {MIN_FREE_BYTES / 1e6:,.0f} MB",
+            suggestion="make room, or set ASSAY_HOME to a folder on another disk",
+        )
+
+
+def _differences(stored: Experiment, given: Experiment) -> str:
+    """The dotted keys whose values differ."""
+    found: list[str] = []
+
+    def walk(a: Any, b: Any, at: str) -> None:
+        if isinstance(a, dict) and isinstance(b, dict):
+            for key in sorted(set(a) | set(b)):
+                walk(a.get(key), b.get(key), f"{at}.{key}" if at else str(key))
+        elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+            for index, (one, other) in enumerate(zip(a, b, strict=True)):
+                walk(one, other, f"{at}[{index}]")
+        elif a != b:
+            found.append(at)
+
+    walk(stored.model_dump(mode="json"), given.model_dump(mode="json"), "")
+    return ", ".join(found)

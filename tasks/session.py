@@ -1,0 +1,34 @@
+"""One session of a run: where its rows go, and the samples that its steps hand to each other through a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from schemas.run import RunContext
+from schemas.sample import Sample
+from tasks.record.store import Store
+
+
+class Session:
+    """Lives as long as the flow does, in one process. cache: what outlives runs (converted models, fingerprints)."""
+
+    def __init__(self, run: RunContext) -> None:
+        self.run = run
+        self.store = Store(run)
+        self._samples: list[Sample] | None = None
+
+    @property
+    def cache(self) -> Path:
+        return self.run.home / "cache"
+
+    def keep_samples(self, samples: Sequence[Sample]) -> None:
+        """Writes the samples for the steps to come, and for whoever looks into the run's folder."""
+        self.run.samples_file.write_bytes(msgspec.msgpack.encode(list(samples)))
+        self._samples = list(samples)
+
+    def samples(self) -> list[Sample]:
+        """The samples of this run, in order."""
+        if self._samples is None:
+            self._samples = msgspec.msgpack.decode(self.run.samples_file.read_bytes(), type=list[Sample])
+        return self._samples
