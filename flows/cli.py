@@ -1,0 +1,209 @@
+"""The `assay` command. Each command imports what it needs when it runs, so that `assay --help` is there at once."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.errors import AssayError
+
+app = typer.Typer(
+    name="assay",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Did a model, a prompt, an engine setting or an upgrade make answers worse, less well-formed, slower, dearer?"
+    " One YAML file describes the experiment; assay runs it, scores it, and keeps every sample and timing for SQL.",
+    epilog="Start with: assay run quickstart",
+)
+models_app = typer.Typer(help="The models that configs know; `models prepare NAME` downloads or converts one.")
+datasets_app = typer.Typer(help="The datasets that configs know.")
+app.add_typer(models_app, name="models")
+app.add_typer(datasets_app, name="datasets")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, last, on stdout.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key, as in --set engine.prefill.policy=off. Repeatable."),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="The most samples of each dataset.")]
+Experiment = Annotated[str, typer.Argument(metavar="FILE", help="An experiment's YAML file, or its name in configs.")]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, as `assay runs` lists them, or `last`.")]
+
+
+@app.command()
+def run(
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="An experiment's YAML file, or its name in configs.")
+    ] = None,
+    overrides: Overrides = None,
+    limit: Limit = None,
+    max_time: Annotated[
+        str | None, typer.Option("--max-time", metavar="T", help="Stop generating after T: 90, 90s, 15m, 2h.")
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="RUN", help="Go on with an interrupted run (its id, or `last`).")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Run an experiment: profile, plan, build the engine, generate and validate, score, report.
+
+    Exit codes: 0 done, 1 the run failed, 2 bad usage or config, 130 and 143 interrupted (it can be resumed).
+
+    Examples: `assay run quickstart`, `assay run my.yaml --limit 20 --set arms=[free]`, `assay run --resume last`
+    """
+    from flows.commands.run import run_experiment  # noqa: PLC0415
+
+    code = run_experiment(
+        file=file, overrides=overrides or [], limit=limit, max_time=max_time, resume=resume, as_json=json_
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def plan(file: Experiment, overrides: Overrides = None, limit: Limit = None, json_: Json = False) -> None:
+    """Print what `assay run` would do: requests, tokens, each engine option and why, the time. Runs nothing."""
+    from flows.commands.plan import show_plan  # noqa: PLC0415
+
+    show_plan(file=file, overrides=overrides or [], limit=limit, as_json=json_)
+
+
+@app.command()
+def validate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Experiment files.")], json_: Json = False
+) -> None:
+    """Check experiment files and the data they name; say file, line, key and the nearest right one."""
+    from flows.commands.inspect import validate_files  # noqa: PLC0415
+
+    raise typer.Exit(validate_files(files=files, as_json=json_))
+
+
+@app.command()
+def sql(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help='One SELECT, as in "FROM leaderboard".')],
+    format_: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="The most rows to print.")] = None,
+) -> None:
+    """Ask the warehouse in SQL: every run, sample, request, score and timing.
+
+    Examples: `assay sql "FROM leaderboard"`, `assay sql "FROM failures LIMIT 5"`, `assay sql "DESCRIBE requests"`
+    """
+    from flows.commands.sql import run_query  # noqa: PLC0415
+
+    run_query(query=query, format_=format_, limit=limit)
+
+
+@app.command()
+def runs(json_: Json = False) -> None:
+    """List the runs, newest first."""
+    from flows.commands.inspect import list_runs  # noqa: PLC0415
+
+    list_runs(as_json=json_)
+
+
+@app.command()
+def show(run: RunId, json_: Json = False) -> None:
+    """Show one run: what it was, its metrics, where its report is."""
+    from flows.commands.inspect import show_run  # noqa: PLC0415
+
+    show_run(run_id=run, as_json=json_)
+
+
+@app.command()
+def report(run: RunId, open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False) -> None:
+    """Write a run's report again from the warehouse, and print its path."""
+    from flows.commands.inspect import make_report  # noqa: PLC0415
+
+    make_report(run_id=run, open_=open_)
+
+
+@app.command()
+def doctor(json_: Json = False) -> None:
+    """Say what works on this machine: CPU, GPU, vLLM, disk, ports, settings; each with the cure."""
+    from flows.commands.doctor import examine  # noqa: PLC0415
+
+    raise typer.Exit(examine(as_json=json_))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the experiment file, for editors."""
+    from flows.commands.inspect import print_schema  # noqa: PLC0415
+
+    print_schema()
+
+
+@app.command()
+def ui(
+    port: Annotated[int, typer.Option("--port", help="MLflow's port on this machine.")] = 5000,
+) -> None:
+    """Serve the recorded runs in MLflow's pages, on this machine only, until Ctrl-C."""
+    from flows.commands.ui import serve  # noqa: PLC0415
+
+    raise typer.Exit(serve(port=port))
+
+
+@models_app.callback(invoke_without_command=True)
+def models(context: typer.Context, json_: Json = False) -> None:
+    """List the models that configs know."""
+    if context.invoked_subcommand is None:
+        from flows.commands.inspect import list_models  # noqa: PLC0415
+
+        list_models(as_json=json_)
+
+
+@models_app.command("prepare")
+def prepare_model(name: Annotated[str, typer.Argument(metavar="NAME", help="A model's name, path or hub id.")]) -> None:
+    """Get a model ready: download it, or turn its GGUF into a Hugging Face folder. Done once."""
+    from flows.commands.inspect import prepare  # noqa: PLC0415
+
+    prepare(name=name)
+
+
+@datasets_app.callback(invoke_without_command=True)
+def datasets(context: typer.Context, json_: Json = False) -> None:
+    """List the datasets that configs know."""
+    if context.invoked_subcommand is None:
+        from flows.commands.inspect import list_datasets  # noqa: PLC0415
+
+        list_datasets(as_json=json_)
+
+
+@app.callback()
+def version_option(
+    version: Annotated[bool, typer.Option("--version", help="Print assay's version.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed  # noqa: PLC0415
+
+        typer.echo(installed("assay"))
+        raise typer.Exit
+
+
+def main() -> None:
+    """The entry point: assay's own errors become a message and their exit code, an interrupt 130 or 143."""
+    from flows.signals import Terminated, raise_on_sigterm  # noqa: PLC0415
+
+    # `python -m` and the console script both put the caller's folder first on the path, which may hold other packages
+    # called tasks or schemas.
+    if sys.path and sys.path[0] in ("", str(Path.cwd())):
+        root = str(Path(__file__).resolve().parents[1])
+        if sys.path[0] != root:
+            sys.path.insert(0, root)
+    raise_on_sigterm()
+    try:
+        app(standalone_mode=True)
+    except AssayError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+    except Terminated:
+        typer.echo("terminated", err=True)
+        sys.exit(143)
+
+
+if __name__ == "__main__":
+    main()

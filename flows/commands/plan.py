@@ -1,0 +1,85 @@
+"""`assay plan`: what a run would do, and why."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.commands.output import print_json
+from flows.console import RunConsole
+from flows.runtime import assay_home
+from schemas.plan import EnginePlan
+from schemas.summary import DatasetsSummary
+from tasks.config.document import to_yaml
+from tasks.config.resolve import load_experiment
+from tasks.dataset.stage import add_profiles, render_datasets
+from tasks.model.facts import read_model_facts
+from tasks.model.resolve import model_folder
+from tasks.plan.device import read_device_facts
+from tasks.plan.stage import plan_run, run_requests
+
+
+def show_plan(*, file: str, overrides: Sequence[str], limit: int | None, as_json: bool) -> None:
+    """Loads and renders the data, plans, prints. It needs the model's tokenizer, so a GGUF may have to be converted."""
+    home = assay_home()
+    experiment = load_experiment(file, overrides=overrides, limit=limit)
+    cache = home / "cache"
+    folder = model_folder(experiment.model, cache=cache, on_progress=RunConsole().warn)
+    model = read_model_facts(folder, cache=cache)
+    samples, summaries = render_datasets(experiment, model=model, folder=folder)
+    datasets = add_profiles(DatasetsSummary(datasets=summaries), samples)
+    requests = run_requests(experiment, datasets=datasets, samples=samples)
+    plan = plan_run(experiment, home=home, requests=requests, model=model, device=read_device_facts())
+    warnings = [*datasets.warnings, *plan.warnings]
+    if as_json:
+        print_json(
+            {
+                "experiment": experiment.model_dump(mode="json", by_alias=True),
+                "datasets": datasets.model_dump(mode="json"),
+                "plan": plan.model_dump(mode="json"),
+                "warnings": warnings,
+            }
+        )
+        return
+    console = Console(highlight=False)
+    console.print(f"# {experiment.name}, every name resolved\n{to_yaml(experiment)}", markup=False, soft_wrap=True)
+    console.print(_data_table(datasets))
+    console.print(_options_table(plan))
+    estimate = plan.estimate
+    console.print(
+        f"{estimate.requests:,} requests, {estimate.prompt_tokens:,} prompt tokens, at most "
+        f"{estimate.output_tokens_max:,} output tokens; about {estimate.start_s:.0f} s to start and "
+        f"{estimate.generate_s:.0f} s to generate ({estimate.basis})",
+        markup=False,
+    )
+    for warning in warnings:
+        console.print(f"! {warning}", markup=False)
+
+
+def _data_table(datasets: DatasetsSummary) -> Table:
+    table = Table(title="prompts, in tokens", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for name in ("dataset", "arm", "samples", "p50", "p95", "longest", "answer up to"):
+        table.add_column(name, justify="left" if name in ("dataset", "arm") else "right")
+    for profile in datasets.profiles:
+        table.add_row(
+            profile.dataset,
+            profile.arm,
+            f"{profile.n:,}",
+            f"{profile.tokens_p50:,.0f}",
+            f"{profile.tokens_p95:,.0f}",
+            f"{profile.tokens_max:,}",
+            f"{profile.output_budget:,}",
+        )
+    return table
+
+
+def _options_table(plan: EnginePlan) -> Table:
+    table = Table(title="engine", title_justify="left", padding=(0, 1), show_lines=False)
+    table.add_column("option")
+    table.add_column("value", justify="right")
+    table.add_column("vLLM's own", justify="right")
+    table.add_column("from")
+    table.add_column("why", ratio=1)
+    for option in plan.options:
+        table.add_row(option.option, str(option.value), str(option.default_value), option.source, option.reason)
+    return table

@@ -1,0 +1,93 @@
+"""`assay run`: checks first, then the flow under a Prefect server, and what is printed at the end."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from flows.commands.output import print_json
+from flows.console import RunConsole
+from flows.runtime import assay_home, prefect_server, prepare_environment, wait_healthy
+from flows.signals import Terminated
+from schemas.errors import ConfigError
+from schemas.run import RunResult
+from tasks.config.resolve import load_experiment
+from tasks.dataset.stage import check_datasets
+from tasks.record.open import check_disk, stored_run
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def run_experiment(
+    *,
+    file: str | None,
+    overrides: Sequence[str],
+    limit: int | None,
+    max_time: str | None,
+    resume: str | None,
+    as_json: bool,
+) -> int:
+    """Runs it and gives the exit code. What is wrong with the config or the data is said before anything starts."""
+    started = time.monotonic()
+    home = assay_home()
+    max_time_s = None if max_time is None else parse_duration(max_time)
+    check_disk(home)
+    if resume is not None:
+        resume = str(stored_run(home, resume)["run_id"])
+    elif file is None:
+        raise ConfigError.one("name an experiment file, or a run to --resume", suggestion="assay run quickstart")
+    if file is not None:
+        check_datasets(load_experiment(file, overrides=overrides, limit=limit))
+    prepare_environment(home)
+    console = RunConsole()
+    with prefect_server(home) as url:
+        with console.step("start Prefect"):
+            flow = _import_flow()
+            wait_healthy(url)
+        try:
+            result = flow(config=file, overrides=list(overrides), limit=limit, max_time_s=max_time_s, resume=resume)
+        except KeyboardInterrupt as error:
+            return _interrupted(console, error, 130)
+        except Terminated as error:
+            return _interrupted(console, error, 143)
+        except Exception as error:
+            found = getattr(error, "result", None)
+            if not isinstance(found, RunResult):
+                raise
+            result = found
+    seconds = time.monotonic() - started
+    if result.error is not None:
+        console.warn(f"{result.status}: {result.error}")
+    console.lines(
+        [
+            ("report", str(result.report)),
+            ("MLflow", f"run {result.mlflow_run_id}, `assay ui` shows it" if result.mlflow_run_id else "not recorded"),
+            ("SQL", f"assay sql \"FROM leaderboard WHERE run_id = '{result.run_id}'\""),
+            ("run", f"{result.run_id}, {result.status}, {result.requests} requests, {seconds:.0f} s in all"),
+        ]
+    )
+    if result.status == "cancelled":
+        console.lines([("resume", f"assay run --resume {result.run_id}")])
+    if as_json:
+        print_json(result.model_dump(mode="json") | {"seconds": seconds})
+    return result.exit_code
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90`, `90s`, `15m` or `2h`. Raises ConfigError for anything else."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smh]?)\s*", text)
+    if match is None or float(match[1]) <= 0:
+        raise ConfigError.one(f"--max-time {text} is no duration", suggestion="write 90s, 15m or 2h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _import_flow() -> Callable[..., RunResult]:
+    from flows.experiment import experiment  # noqa: PLC0415 - imports Prefect, whose settings must stand before
+
+    return experiment
+
+
+def _interrupted(console: RunConsole, error: BaseException, code: int) -> int:
+    console.warn("interrupted; what was answered is kept")
+    for note in getattr(error, "__notes__", []):
+        console.lines([("resume", note)])
+    return code

@@ -1,0 +1,143 @@
+"""What a person sees while a run runs, on stderr: a line a step, a progress bar, the results."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from schemas.built import BuiltEngine
+from schemas.plan import EnginePlan
+from schemas.summary import DatasetsSummary, GeneratedSummary, ScoredSummary
+from tasks.generate import Update
+
+
+class RunConsole:
+    """Prints for people; nothing of it goes to stdout, which belongs to `--json`."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._console = Console(file=sys.stderr, quiet=quiet, highlight=False)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[list[str]]:
+        """A step: its name while it runs, then how long it took and what the caller put in the list."""
+        said: list[str] = []
+        started = time.monotonic()
+        status = self._console.status(f"{name} …")
+        with status:
+            try:
+                yield said
+            except BaseException:
+                self._console.print(f"[red]✗[/red] {name}  [dim]{time.monotonic() - started:.1f} s[/dim]")
+                raise
+        text = escape("  ".join(said))
+        self._console.print(f"[green]✓[/green] {name:<18}{text}  [dim]{time.monotonic() - started:.1f} s[/dim]")
+
+    def title(self, text: str) -> None:
+        self._console.print(f"[bold]{escape(text)}[/bold]")
+
+    def warn(self, text: str) -> None:
+        self._console.print(f"[yellow]![/yellow] {escape(text)}")
+
+    @contextmanager
+    def progress(self, total: int) -> "Iterator[ProgressBar]":
+        """The bar of the generating step."""
+        columns = [
+            TextColumn("  generating"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.completed}/{task.total} requests"),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        ]
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            yield ProgressBar(progress, progress.add_task("generate", total=total, rate=""))
+
+    def datasets(self, said: list[str], summary: DatasetsSummary) -> None:
+        said.append(", ".join(f"{dataset.dataset} {dataset.rows_used}" for dataset in summary.datasets))
+
+    def profile(self, said: list[str], summary: DatasetsSummary) -> None:
+        longest = max((profile.tokens_max for profile in summary.profiles), default=0)
+        total = sum(profile.tokens_total for profile in summary.profiles)
+        said.append(f"{total:,} prompt tokens, the longest prompt {longest:,}")
+
+    def plan(self, said: list[str], plan: EnginePlan) -> None:
+        estimate = plan.estimate
+        said.append(
+            f"{estimate.requests:,} requests, max_model_len {plan.value('max_model_len'):,}, "
+            f"prefill threshold {plan.value('long_prefill_token_threshold'):,}, "
+            f"about {estimate.start_s + estimate.generate_s:.0f} s"
+        )
+
+    def built(self, said: list[str], built: BuiltEngine) -> None:
+        said.append(
+            f"vLLM {built.versions.get('vllm')} on {built.device.name}, {built.resolved['dtype']}, "
+            f"ready in {built.start_s:.1f} s"
+        )
+
+    def generated(self, said: list[str], summary: GeneratedSummary) -> None:
+        counts = ", ".join(f"{n} {status}" for status, n in sorted(summary.statuses.items()))
+        reused = f", {summary.reused} from before" if summary.reused else ""
+        rate = f", {summary.output_tokens / summary.wall_s:,.0f} tokens/s" if summary.wall_s > 0 else ""
+        said.append(f"{counts}{reused}, {summary.output_tokens:,} output tokens{rate}")
+
+    def results(self, summary: ScoredSummary) -> None:
+        """The table of quality, and the arms against each other."""
+        table = Table(title="quality", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+        table.add_column("metric")
+        arms = sorted({str(row["arm"]) for row in summary.headline})
+        for arm in arms:
+            table.add_column(arm, justify="right")
+        verdicts = {row["metric"]: row for row in summary.verdicts}
+        table.add_column("guided − free", justify="right")
+        table.add_column("verdict")
+        for name in dict.fromkeys(str(row["metric"]) for row in summary.headline):
+            cells = {str(row["arm"]): row for row in summary.headline if row["metric"] == name}
+            verdict = verdicts.get(name)
+            table.add_row(
+                name,
+                *(_interval(cells.get(arm)) for arm in arms),
+                "" if verdict is None else _signed(verdict),
+                "" if verdict is None else str(verdict["verdict"]),
+            )
+        self._console.print(table)
+
+    def lines(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Closing lines: a word and what it points to."""
+        for word, text in lines:
+            self._console.print(f"{word:<10}{escape(text)}", soft_wrap=True)
+
+
+class ProgressBar:
+    """The generating step's bar."""
+
+    def __init__(self, progress: Progress, task: Any) -> None:
+        self._progress = progress
+        self._task = task
+
+    def update(self, update: Update) -> None:
+        rate = update.output_tokens / update.elapsed_s if update.elapsed_s > 1 else None
+        text = "" if rate is None else f"{rate:,.0f} tokens/s"
+        self._progress.update(self._task, completed=update.done, total=update.total, rate=text)
+
+
+def _interval(row: dict[str, Any] | None) -> str:
+    if row is None or row["value"] is None:
+        return "–"
+    if row["lo"] is None or row["hi"] is None:
+        return f"{row['value']:.3g}"
+    return f"{row['value']:.3f} [{row['lo']:.3f}, {row['hi']:.3f}]"
+
+
+def _signed(row: dict[str, Any]) -> str:
+    if row["effect"] is None:
+        return "–"
+    if row["lo"] is None or row["hi"] is None:
+        return f"{row['effect']:+.3f}"
+    return f"{row['effect']:+.3f} [{row['lo']:+.3f}, {row['hi']:+.3f}]"
