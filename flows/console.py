@@ -17,6 +17,9 @@ from schemas.summary import DatasetsSummary, GeneratedSummary, ScoredSummary
 from tasks.generate import Update
 
 
+FORM_SHOWN = ".form.empirical_coverage"
+
+
 class RunConsole:
     """Prints for people; nothing of it goes to stdout, which belongs to `--json`."""
 
@@ -88,30 +91,49 @@ class RunConsole:
         said.append(f"{counts}{reused}, {summary.output_tokens:,} output tokens{rate}")
 
     def results(self, summary: ScoredSummary) -> None:
-        """The table of quality, and the arms against each other."""
-        table = Table(title="quality", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
-        table.add_column("metric")
-        arms = sorted({str(row["arm"]) for row in summary.headline})
-        for arm in arms:
-            table.add_column(arm, justify="right")
-        verdicts = {row["metric"]: row for row in summary.verdicts}
-        table.add_column("guided − free", justify="right")
-        table.add_column("verdict")
-        for name in dict.fromkeys(str(row["metric"]) for row in summary.headline):
-            cells = {str(row["arm"]): row for row in summary.headline if row["metric"] == name}
-            verdict = verdicts.get(name)
-            table.add_row(
-                name,
-                *(_interval(cells.get(arm)) for arm in arms),
-                "" if verdict is None else _signed(verdict),
-                "" if verdict is None else str(verdict["verdict"]),
-            )
-        self._console.print(table)
+        """Quality with its 95 % intervals and the arms against each other; then the form of the answers."""
+        quality = [row for row in summary.headline if ".form." not in str(row["metric"])]
+        self._console.print(_quality_table(quality, summary.verdicts))
+        form = [row for row in summary.headline if str(row["metric"]).endswith(FORM_SHOWN)]
+        if form:
+            self._console.print(_form_table(form))
 
     def lines(self, lines: Sequence[tuple[str, str]]) -> None:
         """Closing lines: a word and what it points to."""
         for word, text in lines:
             self._console.print(f"{word:<10}{escape(text)}", soft_wrap=True)
+
+
+def _quality_table(rows: Sequence[dict[str, Any]], verdicts: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title="quality", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column("metric", no_wrap=True)
+    arms = sorted({str(row["arm"]) for row in rows})
+    for arm in arms:
+        table.add_column(arm, justify="right", no_wrap=True)
+    compared = {row["metric"]: row for row in verdicts}
+    if compared:
+        table.add_column("guided − free", justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+    for name in dict.fromkeys(str(row["metric"]) for row in rows):
+        cells = {str(row["arm"]): row for row in rows if row["metric"] == name}
+        effect = compared.get(name)
+        verdict = [] if not compared else [_signed(effect), "" if effect is None else str(effect["verdict"])]
+        table.add_row(name, *(_interval(cells.get(arm)) for arm in arms), *verdict)
+    return table
+
+
+def _form_table(rows: Sequence[dict[str, Any]]) -> Table:
+    table = Table(
+        title="well-formed answers", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0)
+    )
+    table.add_column("dataset", no_wrap=True)
+    arms = sorted({str(row["arm"]) for row in rows})
+    for arm in arms:
+        table.add_column(arm, justify="right", no_wrap=True)
+    for name in dict.fromkeys(str(row["metric"]) for row in rows):
+        cells = {str(row["arm"]): row for row in rows if row["metric"] == name}
+        table.add_row(name.partition(".")[0], *(_share(cells.get(arm)) for arm in arms))
+    return table
 
 
 class ProgressBar:
@@ -135,7 +157,13 @@ def _interval(row: dict[str, Any] | None) -> str:
     return f"{row['value']:.3f} [{row['lo']:.3f}, {row['hi']:.3f}]"
 
 
-def _signed(row: dict[str, Any]) -> str:
+def _share(row: dict[str, Any] | None) -> str:
+    return "–" if row is None or row["value"] is None else f"{row['value']:.1%} of {row['n']}"
+
+
+def _signed(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
     if row["effect"] is None:
         return "–"
     if row["lo"] is None or row["hi"] is None:

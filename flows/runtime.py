@@ -82,7 +82,14 @@ def prefect_server(home: Path) -> Iterator[str]:
     try:
         yield url
     finally:
+        _flush_prefect_logs()
         server.close()
+
+
+def _flush_prefect_logs() -> None:
+    """Prefect sends logs from a thread of its own; what is still in its queue would find no server any more."""
+    if "prefect.logging.handlers" in sys.modules:
+        sys.modules["prefect.logging.handlers"].APILogHandler().flush()
 
 
 def wait_healthy(url: str, *, timeout_s: float = SERVER_TIMEOUT_S) -> None:

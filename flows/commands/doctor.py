@@ -2,10 +2,9 @@
 
 import dataclasses
 
-from rich.console import Console
 from rich.markup import escape
 
-from flows.commands.output import print_json
+from flows.commands.output import print_json, stdout_console
 from flows.runtime import assay_home
 from tasks.doctor import checks
 
@@ -19,7 +18,7 @@ def examine(*, as_json: bool) -> int:
     if as_json:
         print_json({"ok": not failed, "checks": [dataclasses.asdict(check) for check in found]})
         return int(failed)
-    console = Console(highlight=False)
+    console = stdout_console()
     for check in found:
         console.print(f"{_MARKS[check.status]} {escape(check.name):<18} {escape(check.message)}", soft_wrap=True)
         if check.cure and check.status != "ok":

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.commands.output import print_json
+from flows.commands.output import print_json, stdout_console
 from flows.console import RunConsole
 from flows.runtime import assay_home
 from schemas.errors import ConfigError
@@ -28,7 +28,7 @@ def validate_files(*, files: Sequence[str], as_json: bool) -> int:
         try:
             check_datasets(load_experiment(file))
             if not as_json:
-                Console(highlight=False).print(f"{escape(file)}: ok")
+                stdout_console().print(f"{escape(file)}: ok")
         except ConfigError as error:
             problems += [
                 {
@@ -68,7 +68,7 @@ def list_runs(*, as_json: bool) -> None:
             "–" if row["git_commit"] is None else row["git_commit"][:9],
             escape(str(row["error"]).splitlines()[0]) if row["error"] else "",
         )
-    Console(highlight=False).print(table if rows else "no runs yet; start one with: assay run quickstart")
+    stdout_console().print(table if rows else "no runs yet; start one with: assay run quickstart")
 
 
 def show_run(*, run_id: str, as_json: bool) -> None:
@@ -79,7 +79,7 @@ def show_run(*, run_id: str, as_json: bool) -> None:
     if as_json:
         print_json({"run": row | {"config": json.loads(row["config"])}, "metrics": metrics})
         return
-    console = Console(highlight=False)
+    console = stdout_console()
     for name in ("run_id", "name", "status", "started_at", "ended_at", "host", "git_commit", "git_dirty", "error"):
         console.print(f"{name:<12}{'–' if row[name] is None else row[name]}", markup=False, soft_wrap=True)
     console.print(f"{'report':<12}{home / 'runs' / row['run_id'] / 'report.html'}", markup=False, soft_wrap=True)
@@ -108,7 +108,7 @@ def make_report(*, run_id: str, open_: bool) -> None:
     home = assay_home()
     row = stored_run(home, run_id)
     path, _ = report_run(home=home, run_id=row["run_id"], path=home / "runs" / row["run_id"] / "report.html")
-    Console(highlight=False).print(str(path), markup=False, soft_wrap=True)
+    stdout_console().print(str(path), markup=False, soft_wrap=True)
     if open_ and not webbrowser.open(path.as_uri()):
         raise ConfigError.one("no browser could be opened", suggestion=f"open {path} yourself")
 
@@ -123,7 +123,7 @@ def prepare(*, name: str) -> None:
     if model is None:
         raise ConfigError.one(f"{name} is no model")
     folder = model_folder(model, cache=assay_home() / "cache", on_progress=RunConsole().warn)
-    Console(highlight=False).print(f"{model.name} is ready: {folder}", markup=False, soft_wrap=True)
+    stdout_console().print(f"{model.name} is ready: {folder}", markup=False, soft_wrap=True)
 
 
 def list_models(*, as_json: bool) -> None:
@@ -151,4 +151,4 @@ def _list(kind: Kind, *, as_json: bool) -> None:
         table.add_column(name, overflow="fold")
     for file in found:
         table.add_row(escape(file.name), escape(file.description or "–"), escape(str(file.path)))
-    Console(highlight=False).print(table)
+    stdout_console().print(table)

@@ -1,8 +1,21 @@
-"""What commands print for programs."""
+"""What commands print, for programs and for people."""
 
 import json
 import sys
 from typing import Any
+
+from rich.console import Console
+
+WIDTH_OF_A_FILE = 200
+"""Columns of a table that goes to a file or a pipe, where there is no terminal to ask."""
+
+
+def stdout_console() -> Console:
+    """Prints to stdout, wide where it is no terminal."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH_OF_A_FILE
+    return console
 
 
 def print_json(value: Any) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from flows.commands.output import print_json
+from flows.commands.output import print_json, stdout_console
 from flows.console import RunConsole
 from flows.runtime import assay_home
 from schemas.plan import EnginePlan
@@ -41,7 +41,7 @@ def show_plan(*, file: str, overrides: Sequence[str], limit: int | None, as_json
             }
         )
         return
-    console = Console(highlight=False)
+    console = stdout_console()
     console.print(f"# {experiment.name}, every name resolved\n{to_yaml(experiment)}", markup=False, soft_wrap=True)
     console.print(_data_table(datasets))
     console.print(_options_table(plan))

@@ -4,11 +4,10 @@ import csv
 import sys
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.commands.output import print_json
+from flows.commands.output import print_json, stdout_console
 from flows.runtime import assay_home
 from schemas.errors import ConfigError
 from warehouse.query import Result, query
@@ -56,9 +55,7 @@ def _print_table(result: Result) -> None:
         table.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
     for row in result.rows:
         table.add_row(*(_cell(value) for value in row))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 240
+    console = stdout_console()
     console.print(table)
     console.print(f"[dim]{len(result.rows)} row{'' if len(result.rows) == 1 else 's'}[/dim]")
 

@@ -61,7 +61,8 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
         samples = [sample for sample in session.samples() if sample.dataset == summary.dataset]
         own = [response for response in responses if response.dataset == summary.dataset]
         scores += score_dataset(dataset=named[summary.dataset], samples=samples, responses=own, arms=summary.arms)
-        metrics += aggregate_form(dataset=summary.dataset, responses=own)
+        guide = named[summary.dataset].config.guide
+        metrics += aggregate_form(dataset=summary.dataset, responses=own, kind=None if guide is None else guide.kind)
         clusters |= {sample.sample_id: sample.cluster for sample in samples if sample.cluster is not None}
     metrics = aggregate(scores=scores, clusters=clusters or None) + metrics
     comparisons = (

