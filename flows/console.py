@@ -16,7 +16,6 @@ from schemas.plan import EnginePlan
 from schemas.summary import DatasetsSummary, GeneratedSummary, ScoredSummary
 from tasks.generate import Update
 
-
 FORM_SHOWN = ".form.empirical_coverage"
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from flows.commands.output import print_json, stdout_console

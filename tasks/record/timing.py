@@ -20,7 +20,7 @@ def timing_metrics(requests: Sequence[Mapping[str, Any]], *, resumed: bool = Fal
     """Percentiles per arm and latency (linear interpolation, answered requests only), and the run's throughput.
 
     requests: rows of `requests`, each request's last attempt. resumed: the run was interrupted, so that the time from
-    its first request to its last says nothing; it has no throughput."""
+    its first request to its last says nothing: its throughput is NULL."""
     answers = [row for row in requests if row["kind"] == "generate"]
     metrics: list[Aggregate] = []
     for arm in sorted({row["arm"] for row in answers}):
@@ -29,7 +29,7 @@ def timing_metrics(requests: Sequence[Mapping[str, Any]], *, resumed: bool = Fal
         for latency in LATENCIES:
             values = [row[latency] for row in answered if row[latency] is not None]
             metrics += _percentiles(latency, arm, values, n_failed=len(rows) - len(answered))
-    return metrics if resumed else metrics + _throughput(requests)
+    return metrics + _throughput(requests, resumed=resumed)
 
 
 def _percentiles(latency: str, arm: str, values: list[float], *, n_failed: int) -> Iterable[Aggregate]:
@@ -47,7 +47,7 @@ def _percentiles(latency: str, arm: str, values: list[float], *, n_failed: int) 
         )
 
 
-def _throughput(requests: Sequence[Mapping[str, Any]]) -> list[Aggregate]:
+def _throughput(requests: Sequence[Mapping[str, Any]], *, resumed: bool) -> list[Aggregate]:
     """Tokens over the time from the first request sent to the last answer that came."""
     answered = [
         row
@@ -71,12 +71,12 @@ def _throughput(requests: Sequence[Mapping[str, Any]]) -> list[Aggregate]:
             scope="run",
             name=f"timing.{name}",
             arm=None,
-            value=count / (end - begin),
+            value=None if resumed else count / (end - begin),
             unit=name.replace("output_", "").replace("prompt_", "").replace("_per_", "/"),
             direction="higher",
             n=len(answered),
             n_failed=n_failed,
-            method="all of the quality phase",
+            method="the run was interrupted" if resumed else "all of the quality phase",
         )
         for name, count in counts.items()
     ]

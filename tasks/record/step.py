@@ -1,0 +1,27 @@
+"""Prefect's view of recording."""
+
+from prefect import task
+from prefect.artifacts import create_link_artifact
+from prefect.cache_policies import NO_CACHE
+
+from schemas.built import BuiltEngine
+from schemas.run import RunStatus
+from tasks.record import stage
+from tasks.session import Session
+
+
+@task(name="start tracking", cache_policy=NO_CACHE, persist_result=False)
+def start_tracking(session: Session) -> str:
+    """See tasks.record.stage.start_tracking."""
+    return stage.start_tracking(session)
+
+
+@task(name="record in MLflow", cache_policy=NO_CACHE, persist_result=False)
+def track(
+    session: Session, *, mlflow_run_id: str, status: RunStatus, built: BuiltEngine, figures: dict[str, bytes]
+) -> None:
+    """See tasks.record.stage.track."""
+    stage.track(session, mlflow_run_id=mlflow_run_id, status=status, built=built, figures=figures)
+    create_link_artifact(
+        key="report", link=session.run.report_file.as_uri(), link_text="The report", description=session.run.run_id
+    )

@@ -1,0 +1,73 @@
+"""Right, against the bare libraries: texts of vLLM's own LLM class, log-likelihoods of a plain forward pass."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.sample import Sample
+from tests.e2e.command import ROOT, assay, rows
+
+pytestmark = pytest.mark.engine
+
+EXPERIMENT = """\
+name: correct
+model: smollm2-135m-instruct
+datasets: [{use: arithmetic, limit: 64, max_tokens: 24}, {use: choice, limit: 12, max_tokens: 4}]
+arms: [free]
+sampling: {temperature: 0}
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> tuple[Path, list[Sample], Path]:
+    """(home, samples, work folder) of a float32 run."""
+    work = tmp_path_factory.mktemp("correct")
+    home = work / "home"
+    (home / "cache").mkdir(parents=True)
+    (home / "cache" / "models").symlink_to(model_dir.parent)
+    (work / "correct.yaml").write_text(EXPERIMENT)
+    done = assay("run", str(work / "correct.yaml"), "--set", "model.dtype=float32", "--json", home=home)
+    assert done.code == 0, done.stderr
+    folder = home / "runs" / done.json["run_id"]
+    return home, msgspec.msgpack.decode((folder / "samples.msgpack").read_bytes(), type=list[Sample]), work
+
+
+def reference(kind: str, model: Path, given: dict[str, Any], work: Path) -> list[Any]:
+    source, target = work / f"{kind}.in.json", work / f"{kind}.out.json"
+    source.write_text(json.dumps(given))
+    command = [sys.executable, "-m", "tests.e2e.reference", kind, str(model), str(source), str(target)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: list[Any] = json.loads(target.read_text())
+    return found
+
+
+def test_texts_equal_those_of_bare_vllm(finished: tuple[Path, list[Sample], Path], model_dir: Path) -> None:
+    home, samples, work = finished
+    asked = [sample for sample in samples if sample.dataset == "arithmetic"]
+    given = {"prompts": [sample.prompt_token_ids for sample in asked], "max_tokens": 24, "max_model_len": 1024}
+    expected = dict(zip((sample.sample_id for sample in asked), reference("vllm", model_dir, given, work), strict=True))
+    answered = rows(home, "SELECT sample_id, output FROM requests WHERE dataset = 'arithmetic' AND kind = 'generate'")
+    assert len(answered) == 64
+    assert {row["sample_id"]: row["output"] for row in answered} == expected
+
+
+def test_loglikelihoods_equal_a_plain_forward_pass(finished: tuple[Path, list[Sample], Path], model_dir: Path) -> None:
+    home, samples, work = finished
+    asked = [(s.sample_id, i, choice) for s in samples for i, choice in enumerate(s.choices)]
+    given = {"prompts": [c.token_ids for *_, c in asked], "starts": [c.start for *_, c in asked]}
+    expected = reference("transformers", model_dir, given, work)
+    found = {
+        (row["sample_id"], row["choice_index"]): row["logprob_sum"]
+        for row in rows(home, "SELECT sample_id, choice_index, logprob_sum FROM requests WHERE kind = 'loglikelihood'")
+    }
+    assert len(found) == len(asked) == 48
+    worst = max(abs(found[s, i] - value) for (s, i, _), value in zip(asked, expected, strict=True))
+    assert worst < 1e-3, worst

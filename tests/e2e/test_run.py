@@ -1,0 +1,154 @@
+"""The main job, from its file to its report, on the real parts. One run; every test looks at another side of it."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.command import Done, assay, rows
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "home"
+    (folder / "cache").mkdir(parents=True)
+    (folder / "cache" / "models").symlink_to(model_dir.parent)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(home: Path) -> Iterator[Done]:
+    yield assay("run", "quickstart", "--limit", "4", "--json", home=home)
+
+
+@pytest.fixture(scope="module")
+def run_id(done: Done) -> str:
+    assert done.code == 0, done.stderr
+    return str(done.json["run_id"])
+
+
+def test_it_ends_well_and_says_where_everything_is(done: Done, run_id: str) -> None:
+    result = done.json
+    assert result["status"] == "finished" and result["exit_code"] == 0
+    assert result["requests"] == 4 * 2 * 4 + 4 * 4  # four datasets in two arms, and four choices each of `choice`
+    assert Path(result["report"]).stat().st_size > 50_000
+    for line in ("load datasets", "plan", "build engine", "generate", "arithmetic.exact_match", "guided − free"):
+        assert line in done.stderr
+    assert done.stdout.count("\n") == 1
+
+
+def test_every_table_has_its_rows(home: Path, run_id: str) -> None:
+    counts = {
+        table: rows(home, f"SELECT count(*) AS n FROM {table}")[0]["n"]
+        for table in ("runs", "datasets", "profiles", "plans", "engines", "grammars", "cells", "samples", "requests")
+    }
+    assert counts["runs"] == 1
+    assert counts["datasets"] == 4
+    assert counts["profiles"] == 8
+    assert counts["plans"] >= 14
+    assert counts["engines"] == 1
+    assert counts["cells"] == 2
+    assert counts["samples"] == 16
+    assert counts["requests"] == 48
+    for table in ("scores", "metrics", "comparisons", "telemetry"):
+        assert rows(home, f"SELECT count(*) AS n FROM {table}")[0]["n"] > 0
+
+
+def test_the_answers_are_validated_scored_and_timed(home: Path, run_id: str) -> None:
+    guided = rows(home, "SELECT status, valid, validator FROM requests WHERE arm = 'guided' AND dataset = 'extract'")
+    assert all(row["status"] in ("ok", "truncated") for row in guided)
+    assert all(row["valid"] and "jsonschema" in row["validator"] for row in guided if row["status"] == "ok")
+    timed = rows(
+        home,
+        "SELECT ttft_ms, tpot_ms, e2e_ms, queued_ms, prefill_ms, decode_ms, output_tokens, len(gaps_ms) AS gaps, "
+        "list_sum(gap_tokens) AS later FROM requests WHERE kind = 'generate' AND status <> 'refused'",
+    )
+    for row in timed:
+        assert 0 < row["ttft_ms"] <= row["e2e_ms"]
+        assert row["queued_ms"] >= 0 and row["prefill_ms"] > 0
+        if row["output_tokens"] > 1:
+            assert row["later"] == row["output_tokens"] - 1 and row["gaps"] == row["output_tokens"] - 1
+            assert row["tpot_ms"] == pytest.approx((row["e2e_ms"] - row["ttft_ms"]) / row["later"], rel=1e-6)
+        else:
+            assert row["tpot_ms"] is None
+    scored = rows(home, "SELECT DISTINCT dataset, metric FROM scores ORDER BY ALL")
+    assert {(row["dataset"], row["metric"]) for row in scored} >= {
+        ("arithmetic", "exact_match"),
+        ("choice", "acc"),
+        ("choice", "acc_norm"),
+        ("extract", "json_fields"),
+        ("extract", "json_valid"),
+    }
+
+
+def test_the_engine_is_read_back_and_its_start_is_told_in_parts(home: Path, run_id: str) -> None:
+    engine = rows(home, "SELECT * FROM engines")[0]
+    assert engine["engine_version"] and engine["torch_version"]
+    assert engine["cudagraph_mode"] == "none" and engine["downgrades"] == []
+    assert engine["max_model_len"] % 16 == 0
+    parts = [engine["import_s"], engine["load_s"], engine["warmup_s"]]
+    assert all(part > 0 for part in parts) and sum(parts) < engine["start_s"]
+    assert json.loads(engine["resolved"])["attention_backend"]
+    assert engine["compile_s"] is None and engine["capture_s"] is None  # nothing is compiled or captured on a CPU
+
+
+def test_energy_is_null_where_no_gpu_is(home: Path, run_id: str, done: Done) -> None:
+    if rows(home, "SELECT count(*) AS n FROM telemetry WHERE device <> 'cpu'")[0]["n"]:
+        pytest.skip("this machine has a GPU")
+    assert rows(home, "SELECT count(power_w) + count(energy_j) AS n FROM telemetry")[0]["n"] == 0
+    assert done.stderr.count("no GPU power or energy was measured") == 1
+    assert rows(home, "SELECT max(process_rss_bytes) AS n FROM telemetry")[0]["n"] > 500e6
+
+
+def test_mlflow_has_what_people_compare(home: Path, run_id: str, done: Done) -> None:
+    store = sqlite3.connect(home / "mlflow.db")
+    mlflow_run = done.json["mlflow_run_id"]
+
+    def column(query: str) -> list[Any]:
+        return [row[0] for row in store.execute(query, (mlflow_run,))]
+
+    assert column("SELECT status FROM runs WHERE run_uuid = ?") == ["FINISHED"]
+    metrics = column("SELECT DISTINCT key FROM metrics WHERE run_uuid = ?")
+    assert 10 < len(metrics) < 50 and "arithmetic.exact_match.free" in metrics
+    params = column("SELECT key FROM params WHERE run_uuid = ?")
+    assert {"model", "vllm", "engine.max_model_len", "engine.prefill_policy", "temperature"} <= set(params)
+    tags = dict(store.execute("SELECT key, value FROM tags WHERE run_uuid = ?", (mlflow_run,)))
+    assert tags["assay.run_id"] == run_id
+    assert {"assay.prefect_flow_run_id", "assay.git_commit", "assay.git_dirty"} <= set(tags)
+    artifacts = {path.name for path in (home / "mlartifacts").rglob("*") if path.is_file()}
+    assert {"report.html", "experiment.yaml", "engine.log", "plan.json"} <= artifacts
+    assert any(name.endswith(".png") for name in artifacts)
+
+
+def test_prefect_has_the_run_and_its_artifacts(home: Path, run_id: str) -> None:
+    store = sqlite3.connect(home / "prefect" / "prefect.db")
+    assert [row[0] for row in store.execute("SELECT state_type FROM flow_run")] == ["COMPLETED"]
+    keys = {row[0] for row in store.execute("SELECT key FROM artifact")}
+    assert {"results", "engine-plan", "free-against-guided", "figures"} <= keys
+    states = {row[0] for row in store.execute("SELECT state_type FROM task_run")}
+    assert states == {"COMPLETED"}
+
+
+def test_the_commands_that_look_find_it(home: Path, run_id: str) -> None:
+    assert run_id in assay("runs", home=home).stdout
+    shown = assay("show", "last", home=home).stdout
+    assert "arithmetic.exact_match" in shown and run_id in shown
+    assert assay("report", run_id, home=home).stdout.strip().endswith("report.html")
+    nearest = assay("show", run_id[:-1] + "z", home=home)
+    assert nearest.code == 2 and run_id in nearest.stderr
+
+
+def test_resuming_a_finished_run_asks_nothing_again(home: Path, run_id: str) -> None:
+    before = rows(home, "SELECT request_id, attempt, output FROM requests ORDER BY ALL")
+    again = assay("run", "--resume", run_id, "--json", home=home)
+    assert again.code == 0, again.stderr
+    assert "48 from before" in again.stderr
+    assert rows(home, "SELECT request_id, attempt, output FROM requests ORDER BY ALL") == before
+    assert rows(home, "SELECT count(*) AS n FROM runs")[0]["n"] == 1
+    rates = rows(home, "SELECT value FROM metrics WHERE name LIKE 'timing.%tokens_per_s'")
+    assert [row["value"] for row in rates] == [None, None]  # the pause between the sessions is no time of the engine
