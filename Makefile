@@ -1,0 +1,62 @@
+# assay: `make run` is the main job from nothing; `make help` lists the rest.
+
+PYTHON ?= python3
+DEVICE ?= auto
+FILE ?= configs/experiments/quickstart.yaml
+MODEL ?= smollm2-135m-instruct
+ARGS ?=
+UV ?= uv
+BIN := .venv/bin
+SETUP := $(PYTHON) requirements/bootstrap.py --device $(DEVICE) $(if $(filter-out python3,$(PYTHON)),--python $(PYTHON))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev model run test test-slow lint format ui lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## create .venv and install what the lists name (again only when they changed)
+	@$(SETUP)
+
+setup-dev: ## the same, with the tools for tests and lint
+	@$(SETUP) --dev
+
+model: setup ## convert the small model, once
+	@$(BIN)/python -m flows.cli models prepare $(MODEL)
+
+run: model ## set up, then run an experiment (FILE=..., ARGS="--limit 5")
+	@$(BIN)/assay run $(FILE) $(ARGS)
+
+test: setup-dev ## the tests that take seconds (ARGS="-k plan")
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-slow: setup-dev ## the tests that take minutes
+	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: setup-dev ## formatting, style, types, and the direction of the imports
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup-dev ## lay the code out as lint wants it
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+ui: setup ## the recorded runs in a browser, on this machine only
+	@$(BIN)/assay ui $(ARGS)
+
+# TORCH_INDEX or TORCH_LINKS: where torch's CPU build is found, if not where uv looks anyway.
+COMPILE := $(UV) pip compile --python-version 3.11 --overrides overrides.txt --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-header --no-annotate --quiet \
+	$(if $(TORCH_LINKS),--find-links $(TORCH_LINKS)) \
+	$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX) --index-strategy unsafe-best-match)
+
+lock: ## resolve requirements/*.in into the pinned lists (needs uv)
+	cd requirements && $(COMPILE) cpu.in --universal --excludes excluded-cpu.txt -o cpu.txt
+	cd requirements && $(COMPILE) cuda.in --python-platform x86_64-unknown-linux-gnu --excludes excluded-cuda.txt -o cuda.txt
+	cd requirements && $(COMPILE) dev.in --universal --excludes excluded-cpu.txt -o dev.txt
+
+clean: ## remove .venv and caches; your results in warehouse/data stay
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -not -path './warehouse/data/*' -prune -exec rm -rf {} +

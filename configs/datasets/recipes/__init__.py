@@ -1,0 +1,1 @@
+"""How the rows of the shipped datasets are made: one module a dataset."""

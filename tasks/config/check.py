@@ -1,0 +1,62 @@
+"""What must hold between the keys of a config, beyond each key by itself."""
+
+from schemas.dataset import Dataset, MetricUse
+from schemas.errors import Problem
+from schemas.model import Model
+from tasks.config.layers import Layers
+from tasks.config.nearest import did_you_mean_or_list
+from tasks.config.yaml_file import printable
+from tasks.score import registry
+
+NO_TARGET = frozenset({"json_valid"})
+"""Metrics that compare an answer with nothing."""
+
+NAMES_AN_OPTION = frozenset({"choice"})
+"""Metrics that look for one of the options in an answer: the dataset's choices, or those of its guide."""
+
+
+def dataset_problems(dataset: Dataset, at: Layers) -> list[Problem]:
+    """Faults of one dataset: metrics and their options, and the keys that its metrics and its guide rest on."""
+    known = registry.metric_names()
+    problems: list[Problem] = []
+    for index, use in enumerate(dataset.metrics):
+        here = ("metrics", index)
+        if use.use not in known:
+            hint = did_you_mean_or_list(use.use, known)
+            problems.append(at.problem(here, f"there is no metric `{printable(use.use)}`", hint))
+            continue
+        problems += _option_problems(use, (*here, "options"), at)
+        if _lacks_choices(use.use, dataset):
+            problems.append(at.problem(here, f"the metric `{use.use}` needs `choices`, which the dataset lacks"))
+        if dataset.target is None and use.use not in NO_TARGET:
+            problems.append(at.problem(here, f"the metric `{use.use}` needs `target`, which the dataset lacks"))
+    guide = dataset.guide
+    if guide is not None and guide.kind == "choice" and guide.options is None and dataset.choices is None:
+        problems.append(at.problem(("guide",), "a choice guide needs `options`, or the dataset's `choices`"))
+    return problems
+
+
+def _lacks_choices(metric: str, dataset: Dataset) -> bool:
+    if dataset.choices is not None:
+        return False
+    if metric in NAMES_AN_OPTION:
+        return dataset.guide is None or dataset.guide.kind != "choice"
+    return registry.metric(metric).info.needs == "loglikelihood"
+
+
+def _option_problems(use: MetricUse, here: tuple[str | int, ...], at: Layers) -> list[Problem]:
+    try:
+        registry.check_options(use.use, use.options)
+    except registry.MetricError as error:
+        written = error.key.split(".")
+        inside = written if written[0] in use.options else []
+        return [at.problem((*here, *inside), error.message, error.suggestion)]
+    return []
+
+
+def model_and_dataset_problems(model: Model, dataset: Dataset, at: Layers) -> list[Problem]:
+    """Faults of a dataset together with the model that is to answer it."""
+    if model.chat_template == "none" and dataset.prompt.messages is not None:
+        message = "the model's `chat_template: none` takes no messages: write the prompt as `text`"
+        return [at.problem(("prompt", "messages"), message)]
+    return []

@@ -1,0 +1,159 @@
+"""One experiment file, with every name in it resolved and every default written out."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from schemas.engine import VllmEngine
+from schemas.errors import ConfigError, Problem
+from schemas.experiment import Experiment, ExperimentFile
+from tasks.config.datasets import Datasets
+from tasks.config.disk import is_file
+from tasks.config.document import config_hash, experiment_json_schema, to_yaml
+from tasks.config.explain import shown
+from tasks.config.layers import Layer, Layers
+from tasks.config.locate import (
+    NamedFile,
+    Place,
+    find_config,
+    is_path,
+    known_config_files,
+    list_names,
+    relative_to_here,
+)
+from tasks.config.models import load_model
+from tasks.config.overrides import DEFAULT_ENGINE, apply_overrides, merged
+from tasks.config.yaml_file import read_yaml
+
+__all__ = [
+    "NamedFile",
+    "config_hash",
+    "experiment_json_schema",
+    "known_config_files",
+    "list_names",
+    "load_experiment",
+    "to_yaml",
+]
+
+
+def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: int | None = None) -> Experiment:
+    """Reads an experiment: a file, or a name in ./configs/experiments or in assay's own.
+
+    overrides: `key=value` with dotted keys, as `--set` takes them (`datasets.needle.limit=4` names a dataset).
+    limit: the most samples of each dataset.
+    Raises ConfigError with every problem that was found in all files together; no model and no data are read for it.
+    """
+    if limit is not None and limit < 1:
+        raise ConfigError.one(f"must be at least 1, not {limit}", key="--limit")
+    file = read_yaml(find_experiment(path))
+    changed = apply_overrides(file.data, overrides)
+    command_line = Layer(changed.written or None, None)
+    experiment = Layers([command_line, Layer(file.data, file)])
+
+    problems: list[Problem] = []
+    raw = changed.data
+    written = experiment.validated(ExperimentFile, raw, problems)
+    model = engine = None
+    with _collected(problems):
+        model = load_model(raw.get("model"), experiment, changed.model)
+    with _collected(problems):
+        engine = load_engine(raw.get("engine", DEFAULT_ENGINE), experiment)
+    datasets = Datasets(experiment)
+    with _collected(problems):
+        datasets.load(raw.get("datasets"), None if model is None else model.config)
+    if problems or written is None or model is None or engine is None:
+        raise ConfigError(_in_order(problems))
+    return Experiment(
+        name=written.name,
+        description=written.description,
+        model=model,
+        engine=engine,
+        datasets=datasets.named(written.datasets, sampling=written.sampling, limit=limit),
+        arms=written.arms,
+        max_failed=written.max_failed,
+        tags=written.tags,
+    )
+
+
+def find_experiment(path: str | Path) -> Path:
+    """The file of an experiment given by path or by name. Raises ConfigError with the nearest name."""
+    reference = str(path)
+    if is_path(reference) or is_file(Path(reference)):
+        return relative_to_here(Path(reference))
+    return find_config("experiment", reference, base=Path(), beside=None, at=Place())
+
+
+def load_engine(raw: Any, experiment: Layers) -> VllmEngine | None:
+    """The engine that an experiment asks for, laid over the files that it extends.
+
+    None where `raw` is no engine at all, which the experiment's own validation reports.
+    Raises ConfigError with every problem.
+    """
+    if isinstance(raw, str):
+        at = experiment.origin(("engine",))
+        return _engine_over([], raw, at, experiment.home, experiment.place(("engine",)))
+    if not isinstance(raw, dict):
+        return None
+    layers = [
+        Layer(_long_form(layer.data), layer.file, layer.prefix)
+        for layer in (layer.inside("engine") for layer in experiment.layers)
+        if isinstance(layer.data, dict | str)
+    ]
+    own = Layers(layers)
+    at = own.origin(("extends",))
+    return _engine_over(layers, raw.get("extends"), at, experiment.home, own.place(("extends",)), top=raw)
+
+
+def _engine_over(
+    layers: list[Layer], extends: Any, origin: Layer, beside: Path, at: Place, top: dict[str, Any] | None = None
+) -> VllmEngine | None:
+    """Lays `top` over the chain of files that `extends` begins. origin, at: where `extends` itself was written."""
+    blocks = [] if top is None else [_long_form(top)]
+    seen: list[Path] = []
+    while extends is not None:
+        if not isinstance(extends, str):
+            raise at.error(f"must be the name or path of an engine, not {shown(extends)}")
+        itself = None if origin.file is None else origin.file.path
+        path = find_config("engine", extends, base=origin.base, beside=beside, at=at, not_itself=itself)
+        if path in seen:
+            chain = " -> ".join(str(each) for each in [*seen[seen.index(path) :], path])
+            raise at.error(f"extends itself: {chain}")
+        seen.append(path)
+        file = read_yaml(path)
+        origin = Layer(_long_form(file.data), file)
+        layers = [*layers, origin]
+        blocks.append(origin.data)
+        extends, beside, at = origin.data.get("extends"), path.parent, Layers([origin]).place(("extends",))
+    complete: dict[str, Any] = {}
+    for block in reversed(blocks):
+        complete = merged(complete, block)
+    complete.pop("extends", None)
+    problems: list[Problem] = []
+    engine = Layers(layers).validated(VllmEngine, complete, problems)
+    if problems:
+        raise ConfigError(problems)
+    return engine
+
+
+def _long_form(block: Any) -> Any:
+    """`vllm` and `cudagraph: auto` written out, so that blocks merge key by key."""
+    if isinstance(block, str):
+        return {"extends": block}
+    if isinstance(block, dict) and isinstance(block.get("cudagraph"), str):
+        return {**block, "cudagraph": {"mode": block["cudagraph"]}}
+    return block
+
+
+@contextmanager
+def _collected(problems: list[Problem]) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        problems += error.problems
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    """Each problem once: file by file, as they were first met, and down each file."""
+    files = list(dict.fromkeys(problem.file for problem in problems))
+    return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0))

@@ -1,0 +1,144 @@
+"""From a row to what is said to the model: templates rendered, examples put in, the chat template applied."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from schemas.dataset import NamedDataset
+from schemas.errors import ConfigError
+from tasks.dataset.chat import ChatTemplate, ChatTemplateError
+from tasks.dataset.load import Row
+from tasks.dataset.rows import canonical_json, sha256_hex
+from tasks.dataset.shots import answer_text, delimiter, messages_with_shots, text_with_shots
+from tasks.dataset.template import Template, compile_template, native, render
+from tasks.dataset.tokenizer import valid_unicode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composed:
+    """A prompt as text, valid Unicode; replaced_characters: how many lone surrogates became U+FFFD in it."""
+
+    prompt: str
+    messages: list[dict[str, str]] | None
+    replaced_characters: int
+
+
+class Composer:
+    """Renders the rows of one dataset for one model.
+
+    Raises ConfigError: on construction, for messages without a chat template, a dialogue that does not end with the
+    user, examples without a target; on rendering, for what a template does not stand, with the row."""
+
+    def __init__(self, *, dataset: NamedDataset, chat: ChatTemplate | None) -> None:
+        self._dataset = dataset
+        self._file = Path(dataset.path) if dataset.path else None
+        self._chat = chat
+        config = dataset.config
+        self.is_chat = config.prompt.messages is not None
+        if self.is_chat and chat is None:
+            raise self._problem(
+                "the dataset has messages, and the model has no chat template",
+                key="prompt.messages",
+                suggestion="give the model a chat_template, or the dataset a prompt.text",
+            )
+        if config.prompt.messages is not None and [m.role for m in config.prompt.messages][-1:] != ["user"]:
+            raise self._problem("the messages must end with one of the user", key="prompt.messages")
+        if config.few_shot.n and config.target is None:
+            raise self._problem("examples need the dataset's `target`: it is their answer", key="few_shot.n")
+        self._text = None if config.prompt.text is None else self._template(config.prompt.text, "prompt.text")
+        self._messages = [
+            (message.role, self._template(message.content, f"prompt.messages.{number}.content"))
+            for number, message in enumerate(config.prompt.messages or [])
+        ]
+        self._target = None if config.target is None else self._template(config.target, "target")
+        self._choices: Template | list[Template] | None
+        if isinstance(config.choices, str):
+            self._choices = self._template(config.choices, "choices")
+        elif config.choices is not None:
+            self._choices = [self._template(text, f"choices.{n}") for n, text in enumerate(config.choices)]
+        else:
+            self._choices = None
+        self._examples: dict[str, tuple[Any, str]] = {}
+
+    def compose(self, row: Row, *, shots: Sequence[Row]) -> Composed:
+        """The prompt of a row behind its examples."""
+        examples = [self._example(shot) for shot in shots]
+        question = self._question(row)
+        if isinstance(question, str):
+            text, replaced = valid_unicode(text_with_shots(question, examples=examples))
+            return Composed(prompt=text, messages=None, replaced_characters=replaced)
+        messages, replaced = [], 0
+        for message in messages_with_shots(question, examples=examples):
+            content, bad = valid_unicode(message["content"])
+            replaced += bad
+            messages.append({"role": message["role"], "content": content})
+        if self._chat is None:
+            raise AssertionError("a composer of messages was made without a chat template")
+        try:
+            prompt = self._chat.render(messages)
+        except ChatTemplateError as refused:
+            raise self._problem(f"row {row.row_index}: {refused}", key="prompt.messages") from refused
+        return Composed(prompt=valid_unicode(prompt)[0], messages=messages, replaced_characters=replaced)
+
+    def target(self, row: Row) -> Any:
+        """What a right answer is; a lone field keeps its type. None where the dataset has no target."""
+        return None if self._target is None else self._on_row(row, native, self._target)
+
+    def choices(self, row: Row) -> list[str]:
+        """The options of a row as text; empty where the dataset has none."""
+        if self._choices is None:
+            return []
+        if isinstance(self._choices, list):
+            options = [self._on_row(row, render, template) for template in self._choices]
+        else:
+            options = self._on_row(row, native, self._choices)
+        if not isinstance(options, list) or not options:
+            raise self._problem(
+                f"row {row.row_index}: the choices are {str(options)[:80]!r}, not a list with something in it",
+                key="choices",
+                suggestion="write a lone {{ field }} that holds a list, or a list of templates",
+            )
+        texts = [answer_text(option) for option in options]
+        if any(not text for text in texts):
+            raise self._problem(f"row {row.row_index}: a choice is empty", key="choices")
+        return [valid_unicode(text)[0] for text in texts]
+
+    def delimiter(self, prompt: str) -> str:
+        """What stands between a prompt and its answer: nothing after a chat template."""
+        return "" if self.is_chat else delimiter(prompt)
+
+    def template_hash(self) -> str:
+        """sha256 over all that makes a row a prompt, the same for every row."""
+        config = self._dataset.config
+        parts = {
+            "prompt": config.prompt.model_dump(),
+            "target": config.target,
+            "choices": config.choices,
+            "few_shot": config.few_shot.model_dump(),
+            "chat_template": self._chat.text if self.is_chat and self._chat is not None else None,
+        }
+        return sha256_hex(canonical_json(parts))
+
+    def _question(self, row: Row) -> str | list[dict[str, str]]:
+        if self._text is not None:
+            return str(self._on_row(row, render, self._text))
+        return [{"role": role, "content": self._on_row(row, render, template)} for role, template in self._messages]
+
+    def _example(self, shot: Row) -> tuple[Any, str]:
+        if shot.sample_id not in self._examples:
+            self._examples[shot.sample_id] = (self._question(shot), answer_text(self.target(shot)))
+        return self._examples[shot.sample_id]
+
+    def _on_row(self, row: Row, how: Any, template: Template) -> Any:
+        try:
+            return how(template, row.fields)
+        except ConfigError as broken:
+            problems = [replace(p, message=f"row {row.row_index}: {p.message}") for p in broken.problems]
+            raise ConfigError(problems) from broken
+
+    def _template(self, text: str, key: str) -> Template:
+        return compile_template(text, file=self._file, key=key)
+
+    def _problem(self, message: str, *, key: str, suggestion: str | None = None) -> ConfigError:
+        return ConfigError.one(message, file=self._file, key=key, suggestion=suggestion)

@@ -1,0 +1,165 @@
+"""The grammar of a guided answer, from a dataset's `guide` block and the row."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonschema_rs
+import regex
+
+from schemas.dataset import Guide, NamedDataset
+from schemas.errors import ConfigError
+from schemas.sample import Grammar
+from tasks.dataset.rows import sha256_hex
+from tasks.dataset.tokenizer import valid_unicode
+
+Kind = Literal["json_schema", "json_object", "regex", "choice"]
+
+
+class InvalidGrammar(Exception):
+    """The schema, pattern or list of options is no valid one; the message says where and why."""
+
+
+def make_grammar(*, kind: Kind, content: str) -> Grammar:
+    """A grammar named by what it is: grammar_id = first 16 hex digits of sha256 over kind, a newline, and content."""
+    return Grammar(grammar_id=sha256_hex(f"{kind}\n{content}")[:16], kind=kind, content=content)
+
+
+def dataset_grammar(dataset: NamedDataset) -> Grammar | None:
+    """The one grammar that all rows share; None where there is no guide or each row has its own.
+
+    Raises ConfigError: a schema or a pattern that is invalid, a schema file that is missing or broken."""
+    guide = dataset.config.guide
+    file = Path(dataset.path) if dataset.path else None
+    if guide is None:
+        return None
+    if guide.kind == "choice" and guide.options is None and dataset.config.choices is None:
+        raise ConfigError.one(
+            "a choice guide needs the dataset's `choices`, or `options` of its own", file=file, key="guide"
+        )
+    schema: Any = guide.schema_
+    key = {"json_schema": "guide.schema", "regex": "guide.pattern", "choice": "guide.options"}.get(guide.kind, "guide")
+    if isinstance(schema, str):
+        file, schema = _schema_file(schema, file=file)
+    try:
+        if guide.kind == "json_object":
+            return make_grammar(kind="json_object", content='{"type":"object"}')
+        if schema is not None:
+            return _schema_grammar(schema)
+        if guide.pattern is not None:
+            return _pattern_grammar(guide.pattern)
+        return None if guide.options is None else _choice_grammar(guide.options)
+    except InvalidGrammar as invalid:
+        raise ConfigError.one(str(invalid), file=file, key=key) from invalid
+
+
+def grammar_of(
+    *, guide: Guide | None, shared: Grammar | None, fields: Mapping[str, Any], choices: Sequence[str]
+) -> tuple[Grammar | None, str | None]:
+    """A sample's grammar, or why it has none: (grammar, error), both None without a guide.
+
+    shared: what dataset_grammar gave. choices: the sample's options as text."""
+    if guide is None or shared is not None:
+        return shared, None
+    try:
+        if guide.schema_field is not None:
+            return _schema_grammar(_schema_value(_column(fields, guide.schema_field))), None
+        if guide.pattern_field is not None:
+            pattern = _column(fields, guide.pattern_field)
+            if not isinstance(pattern, str):
+                raise InvalidGrammar(f"the pattern is {json.dumps(pattern)[:80]}, not a text")
+            return _pattern_grammar(pattern), None
+        return _choice_grammar(list(choices)), None
+    except InvalidGrammar as invalid:
+        return None, str(invalid)
+
+
+def _column(fields: Mapping[str, Any], name: str) -> Any:
+    if fields.get(name) is None:
+        raise InvalidGrammar(f"the row has nothing in its column {name!r}")
+    return fields[name]
+
+
+def _schema_value(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as broken:
+        raise InvalidGrammar(f"the schema is broken JSON: {broken}") from broken
+
+
+def _schema_file(path: str, *, file: Path | None) -> tuple[Path, Any]:
+    found = Path(path)
+    if not found.is_file():
+        raise ConfigError.one(f"the schema file {found} does not exist", file=file, key="guide.schema")
+    try:
+        return found, json.loads(found.read_bytes().decode("utf-8"))
+    except json.JSONDecodeError as broken:
+        raise ConfigError.one(
+            f"broken JSON: {broken.msg} at column {broken.colno}", file=found, line=broken.lineno
+        ) from broken
+    except (ValueError, RecursionError) as broken:
+        raise ConfigError.one(f"broken JSON: {broken}", file=found) from broken
+
+
+def _schema_grammar(schema: Any) -> Grammar:
+    if not isinstance(schema, dict):
+        raise InvalidGrammar("a JSON schema must be an object")
+    # The order of properties stays: a guided answer gives them in it.
+    content = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    problem = _schema_problem(content)
+    if problem is not None:
+        raise InvalidGrammar(problem)
+    return make_grammar(kind="json_schema", content=content)
+
+
+def _no_fetch(uri: str) -> Any:
+    raise ValueError("a schema must be whole, nothing is fetched")
+
+
+@lru_cache(maxsize=4096)
+def _schema_problem(content: str) -> str | None:
+    if valid_unicode(content)[1]:
+        return "the schema is not valid Unicode (a lone surrogate)"
+    try:
+        jsonschema_rs.validator_for(json.loads(content), retriever=_no_fetch)
+    except jsonschema_rs.ValidationError as invalid:
+        place = ".".join(str(part) for part in invalid.instance_path)
+        return f"not a valid JSON schema{f' at {place}' if place else ''}: {invalid.message}"
+    except (jsonschema_rs.ReferencingError, ValueError) as invalid:
+        return f"not a valid JSON schema: {invalid}"
+    return None
+
+
+def _pattern_grammar(pattern: str) -> Grammar:
+    problem = _pattern_problem(pattern)
+    if problem is not None:
+        raise InvalidGrammar(problem)
+    return make_grammar(kind="regex", content=pattern)
+
+
+@lru_cache(maxsize=4096)
+def _pattern_problem(pattern: str) -> str | None:
+    if not pattern:
+        return "the pattern is empty"
+    if valid_unicode(pattern)[1]:
+        return "the pattern is not valid Unicode (a lone surrogate)"
+    try:
+        regex.compile(pattern)
+    except (regex.error, ValueError, OverflowError, RecursionError) as invalid:
+        return f"not a valid regular expression: {invalid}"
+    return None
+
+
+def _choice_grammar(options: Sequence[str]) -> Grammar:
+    if not options:
+        raise InvalidGrammar("there are no options to choose from")
+    if any(not option for option in options):
+        raise InvalidGrammar("an option is empty")
+    content = json.dumps(list(options), ensure_ascii=False, separators=(",", ":"))
+    if valid_unicode(content)[1]:
+        raise InvalidGrammar("an option is not valid Unicode (a lone surrogate)")
+    return make_grammar(kind="choice", content=content)

@@ -1,0 +1,292 @@
+"""A dataset's rows as samples for one model: rendered, encoded, and made to fit."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schemas.dataset import NamedDataset
+from schemas.errors import ConfigError
+from schemas.sample import Choice, Grammar, Sample
+from tasks.dataset.chat import ChatTemplate
+from tasks.dataset.compose import Composed, Composer
+from tasks.dataset.continuation import ChoiceJob, encode_choices
+from tasks.dataset.guide import dataset_grammar, grammar_of
+from tasks.dataset.load import LoadedDataset, Row
+from tasks.dataset.overflow import cut_choices, cut_middle, too_long
+from tasks.dataset.rows import sha256_hex
+from tasks.dataset.shots import choose_shots
+from tasks.dataset.template import check_templates
+from tasks.dataset.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A row that is left out under `on_overflow: skip`. tokens: what it would have needed, its output included."""
+
+    sample_id: str
+    row_index: int
+    tokens: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """bos_policy: in words, which special tokens the prompts got; tokenize_s: seconds spent encoding."""
+
+    samples: list[Sample]
+    skipped: list[Skipped]
+    tokenize_s: float
+    template_hash: str
+    bos_policy: str
+    warnings: list[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A sample in the making."""
+
+    row: Row
+    shots: list[Row]
+    options: list[str]
+    composed: Composed
+    token_ids: list[int] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
+    cut_tokens: int = 0
+    shots_dropped: int = 0
+
+
+def prepare_samples(
+    *,
+    dataset: NamedDataset,
+    loaded: LoadedDataset,
+    tokenizer: Tokenizer,
+    chat: ChatTemplate | None,
+    max_len: int,
+    loglikelihood: bool = False,
+    generate: bool = True,
+) -> Prepared:
+    """Renders, encodes and fits every loaded row.
+
+    max_len: tokens of a prompt with its answer. loglikelihood: the metrics read the choices' log-likelihoods, so each
+    choice is encoded (one token is kept free for it, as the engine asks). generate: an answer is generated too, so each
+    prompt needs room for `sampling.max_tokens`.
+
+    Raises ConfigError: templates that do not fit the columns, an invalid grammar for the whole dataset, an output
+    budget that leaves no room for a prompt, prompts that begin with two BOS tokens, and, under `on_overflow: fail` (and
+    `drop_shots`, where dropping was not enough), prompts that are too long, with their list.
+    """
+    work = _Work(dataset=dataset, tokenizer=tokenizer, max_len=max_len, loglikelihood=loglikelihood, generate=generate)
+    work.check_budget()
+    check_templates(dataset, loaded.columns)
+    if loaded.shot_pool:
+        check_templates(dataset, loaded.shot_columns, examples=True)
+    shared = dataset_grammar(dataset)
+    work.composer = composer = Composer(dataset=dataset, chat=chat)
+    if loglikelihood and dataset.config.choices is None:
+        raise work.problem("a metric reads log-likelihoods, and the dataset has no `choices`", key="choices")
+    drafts = [work.draft(row, pool=loaded.shot_pool) for row in loaded.rows]
+    work.encode(drafts)
+    kept, skipped = work.fit(drafts)
+    samples = [_sample(draft, dataset=dataset, composer=composer, shared=shared) for draft in kept]
+    return Prepared(
+        samples=samples,
+        skipped=skipped,
+        tokenize_s=work.tokenize_s,
+        template_hash=composer.template_hash(),
+        bos_policy=_bos_policy(composer, tokenizer),
+        warnings=[*loaded.warnings, *_warnings(dataset.name, kept, skipped), *work.token_warnings(kept)],
+    )
+
+
+class _Work:
+    """What the steps of one dataset's preparation share."""
+
+    composer: Composer
+
+    def __init__(
+        self, *, dataset: NamedDataset, tokenizer: Tokenizer, max_len: int, loglikelihood: bool, generate: bool
+    ) -> None:
+        self.dataset = dataset
+        self.tokenizer = tokenizer
+        self.max_len = max_len
+        self.loglikelihood = loglikelihood
+        self.budget = dataset.sampling.max_tokens if generate else 0
+        self.tokenize_s = 0.0
+
+    def problem(self, message: str, *, key: str, suggestion: str | None = None) -> ConfigError:
+        file = Path(self.dataset.path) if self.dataset.path else None
+        return ConfigError.one(message, file=file, key=key, suggestion=suggestion)
+
+    def check_budget(self) -> None:
+        if self.budget >= self.max_len:
+            raise self.problem(
+                f"{self.dataset.name} may answer with {self.budget:,} tokens, and prompt and answer share "
+                f"{self.max_len:,}: nothing is left for the prompt",
+                key="max_tokens",
+                suggestion=f"write less than {self.max_len:,}",
+            )
+
+    def draft(self, row: Row, *, pool: Sequence[Row]) -> Draft:
+        shots = choose_shots(dataset=self.dataset, pool=pool, row=row)
+        return Draft(
+            row=row,
+            shots=shots,
+            options=self.composer.choices(row),
+            composed=self.composer.compose(row, shots=shots),
+        )
+
+    def encode(self, drafts: Sequence[Draft]) -> None:
+        """Token ids of prompts and choices. Raises ConfigError for a prompt with two BOS, a choice without a token."""
+        start = time.perf_counter()
+        special = not self.composer.is_chat
+        prompts = self.tokenizer.encode_batch([d.composed.prompt for d in drafts], add_special_tokens=special)
+        for draft, token_ids in zip(drafts, prompts, strict=True):
+            draft.token_ids = token_ids or self.tokenizer.empty_context()
+            if self.tokenizer.has_double_bos(token_ids):
+                raise self.problem(
+                    f"row {draft.row.row_index}: the prompt begins with the BOS token "
+                    f"{self.tokenizer.bos_token!r} twice",
+                    key="prompt",
+                    suggestion="take it out of the prompt, the tokenizer adds one"
+                    if special
+                    else "take it out of the messages, the chat template adds one",
+                )
+        if self.loglikelihood:
+            self._encode_choices(drafts)
+        self.tokenize_s += time.perf_counter() - start
+
+    def _encode_choices(self, drafts: Sequence[Draft]) -> None:
+        jobs = [
+            ChoiceJob(
+                context=draft.composed.prompt,
+                context_ids=draft.token_ids if draft.composed.prompt else [],
+                delimiter=self.composer.delimiter(draft.composed.prompt),
+                options=draft.options,
+            )
+            for draft in drafts
+        ]
+        try:
+            encoded = encode_choices(jobs, tokenizer=self.tokenizer, add_special_tokens=not self.composer.is_chat)
+        except ValueError as empty:
+            raise self.problem(str(empty), key="choices") from empty
+        for draft, choices in zip(drafts, encoded, strict=True):
+            draft.choices = choices
+
+    def needed(self, draft: Draft) -> int:
+        """Tokens that the engine must have room for: prompt and output, or the longest choice and one more."""
+        generated = len(draft.token_ids) + self.budget if self.budget else 0
+        return max([generated, *(len(choice.token_ids) + 1 for choice in draft.choices)])
+
+    def fit(self, drafts: list[Draft]) -> tuple[list[Draft], list[Skipped]]:
+        """Applies on_overflow. Every draft is looked at, and every token that is cut is counted."""
+        over = self._over(drafts)
+        policy = self.dataset.config.on_overflow
+        if policy == "drop_shots":
+            while droppable := [draft for draft in over if draft.shots]:
+                for draft in droppable:
+                    draft.shots.pop()
+                    draft.shots_dropped += 1
+                    draft.composed = self.composer.compose(draft.row, shots=draft.shots)
+                self.encode(droppable)
+                over = self._over(over)
+        elif policy == "cut_middle":
+            for draft in over:
+                self._cut(draft)
+        elif policy == "skip":
+            left_out = {draft.row.sample_id for draft in over}
+            skipped = [self._skipped(draft) for draft in over]
+            return [draft for draft in drafts if draft.row.sample_id not in left_out], skipped
+        if policy != "cut_middle" and over:
+            raise too_long(
+                [(draft.row.sample_id, self.needed(draft)) for draft in over],
+                dataset=self.dataset,
+                max_len=self.max_len,
+                budget=self.budget,
+            )
+        return drafts, []
+
+    def _over(self, drafts: Sequence[Draft]) -> list[Draft]:
+        return [draft for draft in drafts if self.needed(draft) > self.max_len]
+
+    def _cut(self, draft: Draft) -> None:
+        draft.token_ids, cut = cut_middle(draft.token_ids, keep=self.max_len - max(self.budget, 1))
+        try:
+            draft.choices, cut_of_choices = cut_choices(draft.choices, max_len=self.max_len)
+        except ValueError as longer:
+            raise self.problem(f"row {draft.row.row_index}: {longer}", key="choices") from longer
+        draft.cut_tokens = max(cut, cut_of_choices)
+
+    def _skipped(self, draft: Draft) -> Skipped:
+        tokens = self.needed(draft)
+        return Skipped(
+            sample_id=draft.row.sample_id,
+            row_index=draft.row.row_index,
+            tokens=tokens,
+            reason=f"needs {tokens:,} tokens, {self.max_len:,} are there",
+        )
+
+    def token_warnings(self, drafts: Sequence[Draft]) -> list[str]:
+        """What is odd about the special tokens, each with what it may cost."""
+        name, tokenizer = self.dataset.name, self.tokenizer
+        first = [tokenizer.bos_token_id]
+        if self.composer.is_chat:
+            if tokenizer.adds_bos() and any(draft.token_ids[:1] != first for draft in drafts):
+                return [
+                    f"{name}: the tokenizer puts BOS before plain text, the chat template does not: check the model"
+                ]
+            return []
+        if tokenizer.asks_for_bos and any(draft.token_ids[:1] != first for draft in drafts):
+            return [f"{name}: tokenizer_config.json asks for BOS and tokenizer.json does not add it: prompts have none"]
+        return []
+
+
+def _sample(draft: Draft, *, dataset: NamedDataset, composer: Composer, shared: Grammar | None) -> Sample:
+    row, config = draft.row, dataset.config
+    grammar, error = grammar_of(guide=config.guide, shared=shared, fields=row.fields, choices=draft.options)
+    cluster = None if config.cluster is None else row.fields.get(config.cluster)
+    return Sample(
+        dataset=dataset.name,
+        sample_id=row.sample_id,
+        row_index=row.row_index,
+        raw=row.raw,
+        input=row.fields,
+        prompt=draft.composed.prompt,
+        prompt_hash=sha256_hex(draft.composed.prompt)[:16],
+        prompt_token_ids=draft.token_ids,
+        messages=draft.composed.messages,
+        target=composer.target(row),
+        choices=draft.choices,
+        grammar=grammar,
+        grammar_error=error,
+        replaced_characters=draft.composed.replaced_characters,
+        cut_tokens=draft.cut_tokens,
+        shots_dropped=draft.shots_dropped,
+        cluster=None if cluster is None else str(cluster),
+        max_tokens=dataset.sampling.max_tokens,
+    )
+
+
+def _bos_policy(composer: Composer, tokenizer: Tokenizer) -> str:
+    if composer.is_chat:
+        return "chat template: no special tokens added"
+    return "text: the tokenizer's post-processor adds " + ("BOS" if tokenizer.adds_bos() else "no BOS")
+
+
+def _warnings(name: str, drafts: Sequence[Draft], skipped: Sequence[Skipped]) -> list[str]:
+    def counted(what: Callable[[Draft], int]) -> tuple[int, int]:
+        values = [what(draft) for draft in drafts]
+        return sum(values), sum(value > 0 for value in values)
+
+    found = []
+    for total, samples, text in (
+        (*counted(lambda d: d.cut_tokens), "tokens cut from the middle of {} prompts"),
+        (*counted(lambda d: d.shots_dropped), "examples dropped from {} prompts"),
+        (*counted(lambda d: d.composed.replaced_characters), "characters of {} prompts replaced by U+FFFD"),
+        (*counted(lambda d: sum(c.encoded_apart for c in d.choices)), "choices of {} samples encoded apart"),
+        (*counted(lambda d: not d.composed.prompt), "of {} prompts empty: BOS or EOS stands for them"),
+        (len(skipped), len(skipped), "rows skipped: too long"),
+    ):
+        if total:
+            found.append(f"{name}: {total:,} {text.format(f'{samples:,}')}")
+    return found

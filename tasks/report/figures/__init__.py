@@ -1,0 +1,54 @@
+"""The report's figures, one a module; the same ones go into the page as SVG and to a tracking server as PNG."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from tasks.report.data import ReportData
+from tasks.report.figures import engine_start, free_vs_guided, latency, quality, token_profile, usage
+from tasks.report.figures.style import to_png, to_svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Kind(NamedTuple):
+    """One figure: its heading, how it is drawn, and what it shows in words."""
+
+    title: str
+    draw: "Callable[[ReportData], Figure | None]"
+    describe: Callable[[ReportData], str]
+
+
+KINDS: dict[str, Kind] = {
+    name: Kind(title=module.TITLE, draw=module.draw, describe=module.describe)
+    for name, module in (
+        ("quality", quality),
+        ("free_vs_guided", free_vs_guided),
+        ("token_profile", token_profile),
+        ("latency", latency),
+        ("engine_start", engine_start),
+        ("usage", usage),
+    )
+}
+
+
+def figures(data: ReportData) -> "dict[str, Figure]":
+    """Every figure that this run has something to show for, by name. Pass one to `to_png` or `to_svg`."""
+    drawn = {name: kind.draw(data) for name, kind in KINDS.items()}
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def svgs(data: ReportData, *, drawn: "Mapping[str, Figure] | None" = None) -> dict[str, str]:
+    """The same as SVG elements, with title and description.
+
+    `drawn` is what `figures` gave, where it was called already; without it, one figure at a time is held in memory.
+    """
+    found = {}
+    for name, kind in KINDS.items():
+        figure = kind.draw(data) if drawn is None else drawn.get(name)
+        if figure is not None:
+            found[name] = to_svg(figure, name=name, title=kind.title, description=kind.describe(data))
+    return found
+
+
+__all__ = ["KINDS", "Kind", "figures", "svgs", "to_png", "to_svg"]

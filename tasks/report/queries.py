@@ -1,0 +1,49 @@
+"""Questions to ask of this run in SQL, ready to paste."""
+
+from tasks.report.data import ReportData
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def queries(data: ReportData) -> list[tuple[str, str]]:
+    """(question, SQL) of five queries that name this run."""
+    run = _quoted(data.run_id)
+    return [
+        (
+            "How good was each dataset and arm, with its error bar?",
+            f"SELECT name, arm, value, lo, hi, n, n_failed\nFROM metrics\n"
+            f"WHERE run_id = {run} AND scope = 'dataset'\nORDER BY name, arm;",
+        ),
+        (
+            "Which samples did guiding win, and which did it lose?",
+            "SELECT f.dataset, f.sample_id, f.metric, f.value AS free, g.value AS guided\n"
+            "FROM scores AS f JOIN scores AS g\n"
+            "  USING (run_id, dataset, sample_id, repeat, metric, metric_version)\n"
+            f"WHERE run_id = {run} AND f.arm = 'free' AND g.arm = 'guided' AND f.value <> g.value\n"
+            "ORDER BY g.value - f.value DESC;",
+        ),
+        (
+            "What went wrong, how often, and why?",
+            "SELECT dataset, arm, status, finish_reason,\n"
+            "  coalesce(error, violations[1].message) AS reason, count(*) AS n\n"
+            f"FROM requests\nWHERE run_id = {run} AND (status <> 'ok' OR NOT valid)\nGROUP BY ALL\nORDER BY n DESC;",
+        ),
+        (
+            "Do short prompts wait behind long ones?",
+            "SELECT arm, count(*) AS n,\n"
+            "  CASE WHEN prompt_tokens < 128 THEN '1: under 128'\n"
+            "    WHEN prompt_tokens < 512 THEN '2: 128 to 511'\n"
+            "    WHEN prompt_tokens < 2048 THEN '3: 512 to 2047'\n"
+            "    ELSE '4: 2048 and more' END AS bucket,\n"
+            "  quantile_cont(ttft_ms, 0.5) AS ttft_p50, quantile_cont(ttft_ms, 0.95) AS ttft_p95\n"
+            f"FROM requests\nWHERE run_id = {run} AND kind = 'generate' AND phase = 'quality'\n"
+            "  AND status IN ('ok', 'invalid', 'truncated')\nGROUP BY ALL\nORDER BY bucket, arm;",
+        ),
+        (
+            "What did the slowest answers look like?",
+            "SELECT dataset, sample_id, arm, prompt_tokens, output_tokens, queued_ms, ttft_ms, e2e_ms, output\n"
+            f"FROM requests\nWHERE run_id = {run} AND e2e_ms IS NOT NULL\nORDER BY e2e_ms DESC\nLIMIT 20;",
+        ),
+    ]

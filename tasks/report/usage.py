@@ -1,0 +1,150 @@
+"""What the run took of the machine: throughput, processor, memory, power, over time."""
+
+from datetime import datetime
+from typing import Any
+
+from tasks.report.data import ReportData, Row, arm_order
+from tasks.report.latency import timed, values
+from tasks.report.numbers import is_number
+
+Series = tuple[str, str, list[tuple[float, float]]]
+"""What it is, its unit, and (seconds since the run began, value)."""
+
+_COLUMNS = (
+    ("power_w", "power", "W", 1.0),
+    ("utilization", "utilization", "%", 100.0),
+    ("memory_bytes", "memory in use", "GiB", 2.0**-30),
+    ("temperature_c", "temperature", "°C", 1.0),
+    ("sm_clock_mhz", "SM clock", "MHz", 1.0),
+    ("process_cpu", "engine's processor use", "cores", 1.0),
+    ("process_rss_bytes", "engine's memory", "GiB", 2.0**-30),
+)
+
+
+def _since(start: datetime, moment: datetime) -> float:
+    if start.tzinfo is None and moment.tzinfo is not None:
+        moment = moment.replace(tzinfo=None)
+    elif start.tzinfo is not None and moment.tzinfo is None:
+        start = start.replace(tzinfo=None)
+    return (moment - start).total_seconds()
+
+
+def _device_name(device: str) -> str:
+    return "machine" if device == "cpu" else f"GPU {device}"
+
+
+def throughput(data: ReportData, *, windows: int = 60) -> list[tuple[float, float]]:
+    """Output tokens per second over time, each answer's tokens spread evenly from its first token to its last."""
+    start = data.run.get("started_at")
+    spans = []
+    for row in timed(data):
+        sent, tokens = row.get("sent_at"), row.get("output_tokens")
+        ttft, e2e = row.get("ttft_ms"), row.get("e2e_ms")
+        if not (isinstance(start, datetime) and isinstance(sent, datetime)):
+            continue
+        if is_number(ttft) and is_number(e2e) and is_number(tokens):
+            begun = _since(start, sent)
+            spans.append((begun + ttft / 1000, max(begun + e2e / 1000, begun + ttft / 1000 + 1e-3), tokens))
+    if not spans:
+        return []
+    first, last = min(span[0] for span in spans), max(span[1] for span in spans)
+    step = max((last - first) / windows, 0.25)
+    counts = [0.0] * (int((last - first) / step) + 1)
+    for begin, end, tokens in spans:
+        for index in range(int((begin - first) / step), min(int((end - first) / step), len(counts) - 1) + 1):
+            low = max(begin, first + index * step)
+            high = min(end, first + (index + 1) * step)
+            counts[index] += tokens * max(high - low, 0) / (end - begin)
+    return [(first + (index + 0.5) * step, count / step) for index, count in enumerate(counts)]
+
+
+def series(data: ReportData) -> list[Series]:
+    """Everything that was measured over time; a column without a single value is not there."""
+    found: list[Series] = []
+    rate = throughput(data)
+    if rate:
+        found.append(("output tokens", "tokens/s", rate))
+    start = data.run.get("started_at")
+    devices = list(dict.fromkeys(row["device"] for row in data.telemetry))
+    for column, name, unit, factor in _COLUMNS:
+        for device in devices:
+            points = [
+                (_since(start, row["ts"]), row[column] * factor)
+                for row in data.telemetry
+                if row["device"] == device and is_number(row.get(column)) and isinstance(start, datetime)
+            ]
+            if points:
+                of_engine = column.startswith("process")
+                found.append((name if of_engine else f"{_device_name(device)}: {name}", unit, points))
+    return found
+
+
+def _span(data: ReportData, rows: list[Row]) -> float | None:
+    ends: list[tuple[datetime, float]] = [
+        (row["sent_at"], row["e2e_ms"])
+        for row in rows
+        if isinstance(row.get("sent_at"), datetime) and is_number(row.get("e2e_ms"))
+    ]
+    if not ends:
+        return None
+    first = min(sent for sent, _ in ends)
+    return max(_since(first, sent) + length / 1000 for sent, length in ends)
+
+
+def totals(data: ReportData) -> list[dict[str, Any]]:
+    """Requests, tokens and tokens per second of the whole quality phase, all arms together and each apart.
+
+    An arm's own rate is not given: both arms share the engine at the same time.
+    """
+    rows = timed(data)
+    table = []
+    arms: list[str | None] = [None, *sorted({row["arm"] for row in rows}, key=arm_order)]
+    for arm in arms:
+        own = [row for row in rows if arm is None or row["arm"] == arm]
+        if not own:
+            continue
+        span = _span(data, own) if arm is None or len(arms) == 2 else None
+        output = sum(values(own, "output_tokens"))
+        table.append(
+            {
+                "arm": arm,
+                "requests": len(own),
+                "prompt_tokens": sum(values(own, "prompt_tokens")),
+                "cached_tokens": sum(values(own, "cached_tokens")) if values(own, "cached_tokens") else None,
+                "output_tokens": output,
+                "span_s": span,
+                "rate": output / span if span else None,
+            }
+        )
+    return table
+
+
+def peaks(data: ReportData) -> list[tuple[str, float | None, str, str]]:
+    """(what, value, kind of number, why it is missing) of the telemetry's extremes and sums."""
+
+    gpus = [row for row in data.telemetry if row["device"] != "cpu"]
+    machine = [row for row in data.telemetry if row["device"] == "cpu"]
+
+    def highest(column: str, rows: list[Row]) -> float | None:
+        return max(values(rows, column), default=None)
+
+    energy = []
+    for device in {row["device"] for row in data.telemetry}:
+        read = values((row for row in data.telemetry if row["device"] == device), "energy_j")
+        if len(read) > 1:
+            energy.append(max(read) - min(read))
+    no_gpu = "no GPU was read in this run"
+    return [
+        ("Engine's memory, peak", highest("process_rss_bytes", data.telemetry), "bytes", "no telemetry was recorded"),
+        ("Engine's processor use, peak", highest("process_cpu", data.telemetry), "cores", "no telemetry was recorded"),
+        (
+            "Time throttled by a CPU quota",
+            highest("cpu_throttled_s", data.telemetry),
+            "seconds",
+            "no quota, or not readable here",
+        ),
+        ("Machine memory in use, peak", highest("memory_bytes", machine), "bytes", "no telemetry was recorded"),
+        ("GPU memory, peak", highest("memory_bytes", gpus), "bytes", no_gpu),
+        ("Power of one GPU, peak", highest("power_w", gpus), "watts", no_gpu),
+        ("Energy", sum(energy) if energy else None, "joules", no_gpu),
+    ]

@@ -1,0 +1,179 @@
+"""From scores to the numbers of a run: each a mean with n, the failed, its error and its interval."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from schemas.metric import Aggregate, Score
+from schemas.sample import Response
+from tasks.guide.strict_json import NotJson, parse
+from tasks.guide.validate import whitespace_share
+from tasks.score.arrange import SampleMeans, arrange, clusters_of
+from tasks.score.registry import metric
+from tasks.score.stats.clustered import clustered
+from tasks.score.stats.estimate import Estimate
+from tasks.score.stats.mean_stderr import mean_stderr
+from tasks.score.stats.wilson import rate_interval
+
+GrammarKind = Literal["json_schema", "json_object", "regex", "choice"]
+_MOST_REASONS = 5
+
+
+def _estimate(*, means: Mapping[str, float], rate: bool, clusters: Mapping[str, str] | None) -> Estimate:
+    values = list(means.values())
+    groups = clusters_of(means, clusters=clusters)
+    if rate and all(value in (0, 1) for value in values):
+        return rate_interval(values, clusters=groups)
+    return mean_stderr(values) if groups is None else clustered(values, clusters=groups)
+
+
+def _details(group: SampleMeans) -> dict[str, Any]:
+    details: dict[str, Any] = {"metric_version": group.version}
+    if group.most_repeats > 1:
+        details["repeats"] = group.most_repeats
+    if group.failed_scores:
+        details["failed_scores"] = group.failed_scores
+        details["reasons"] = dict(Counter(group.reasons).most_common(_MOST_REASONS))
+    if group.ties:
+        details["samples_with_ties"] = group.ties
+    return details
+
+
+def aggregate(*, scores: Sequence[Score], clusters: Mapping[str, str] | None = None) -> list[Aggregate]:
+    """One number per dataset, metric and arm, named `<dataset>.<metric>`.
+
+    A sample's repeats are averaged first; n counts samples that have a value, n_failed those that have none (refused,
+    failed, cancelled, NaN), which stay out of the mean. Zeros and ones have Wilson's interval (with clusters, on the
+    effective n), everything else Student's t (with clusters, C-1 degrees). clusters: sample_id to cluster.
+    Raises ValueError as tasks.score.arrange.arrange does.
+    """
+    rows: list[Aggregate] = []
+    for (dataset, name, arm), group in arrange(scores).items():
+        info = metric(name).info
+        estimate = _estimate(means=group.means, rate=info.is_rate, clusters=clusters)
+        row = Aggregate(
+            scope="dataset",
+            name=f"{dataset}.{name}",
+            arm=arm,
+            value=estimate.value,
+            unit=info.unit,
+            direction=info.direction,
+            n=estimate.n,
+            n_failed=len(group.failed),
+            stderr=estimate.stderr,
+            lo=estimate.lo,
+            hi=estimate.hi,
+            method=estimate.method,
+            details=_details(group),
+        )
+        rows.append(row)
+    return rows
+
+
+def _is_json(text: str | None) -> bool:
+    try:
+        parse(text or "")
+    except NotJson:
+        return False
+    return True
+
+
+def _is_structure(text: str | None) -> bool:
+    return _is_json(text) and (text or "").lstrip()[:1] in ("{", "[")
+
+
+def _share(
+    *, name: str, arm: str, direction: Literal["higher", "lower"], values: list[tuple[str, float | None]]
+) -> Aggregate:
+    """A share over requests, each sample's repeats averaged first; a None is failed and left out."""
+    by_sample: defaultdict[str, list[float]] = defaultdict(list)
+    failed: set[str] = set()
+    for sample_id, value in values:
+        if value is None:
+            failed.add(sample_id)
+        else:
+            by_sample[sample_id].append(value)
+    means = {sample_id: math.fsum(found) / len(found) for sample_id, found in by_sample.items()}
+    estimate = _estimate(means=means, rate=True, clusters=None)
+    given = [value for _, value in values if value is not None]
+    binary = all(value in (0, 1) for value in given)
+    return Aggregate(
+        scope="dataset",
+        name=name,
+        arm=arm,
+        value=estimate.value,
+        unit="share",
+        direction=direction,
+        n=estimate.n,
+        n_failed=len(failed - by_sample.keys()),
+        stderr=estimate.stderr,
+        lo=estimate.lo,
+        hi=estimate.hi,
+        method=estimate.method,
+        details={"count": int(sum(given)), "requests": len(given)} if binary else {"requests": len(given)},
+    )
+
+
+def aggregate_form(*, dataset: str, responses: Sequence[Response], kind: GrammarKind | None = None) -> list[Aggregate]:
+    """How well-formed the answers of one dataset are, per arm, named `<dataset>.form.<name>`.
+
+    declared_coverage: requests that the backend accepted / all. empirical_coverage: accepted and valid / all.
+    compliance: valid / accepted (empirical over declared). parse_failures: answers whose whole text is no JSON.
+    length_finishes: answers that ended at max_tokens. refused, errors: requests that came to that, counted apart.
+    whitespace_share: mean share of white space outside JSON strings. `all` leaves out cancelled requests (n_failed).
+    Validity is that of the whole text (`requests.valid`): a fenced answer is not valid here, while the metrics look
+    into the fence. parse_failures and whitespace_share are for JSON answers only: `kind` says so; without it, the
+    answers are taken for JSON if one of them is an object or a list. Log-likelihood requests are left out.
+    """
+    arms: defaultdict[str, list[Response]] = defaultdict(list)
+    for response in responses:
+        if response.dataset == dataset and response.kind == "generate":
+            arms[response.arm].append(response)
+    if kind is None:
+        json_kind = any(_is_structure(response.output) for found in arms.values() for response in found)
+    else:
+        json_kind = kind in ("json_schema", "json_object")
+    judged = any(response.valid is not None for found in arms.values() for response in found)
+    rows: list[Aggregate] = []
+    for arm, found in arms.items():
+        rows += _form_of_arm(prefix=f"{dataset}.form", arm=arm, responses=found, json_kind=json_kind, judged=judged)
+    return rows
+
+
+def _form_of_arm(*, prefix: str, arm: str, responses: list[Response], json_kind: bool, judged: bool) -> list[Aggregate]:
+    asked = [(response, response.status in ("ok", "invalid", "truncated")) for response in responses]
+
+    def row(name: str, direction: Literal["higher", "lower"], values: list[float | None]) -> Aggregate:
+        pairs = [(response.sample_id, value) for (response, _), value in zip(asked, values, strict=True)]
+        return _share(name=f"{prefix}.{name}", arm=arm, direction=direction, values=pairs)
+
+    def of_all(flags: list[bool]) -> list[float | None]:
+        return [
+            None if response.status == "cancelled" else float(flag)
+            for (response, _), flag in zip(asked, flags, strict=True)
+        ]
+
+    def of_answers(values: list[float | None]) -> list[float | None]:
+        return [value if accepted else None for (_, accepted), value in zip(asked, values, strict=True)]
+
+    rows = [
+        row("length_finishes", "lower", of_answers([float(one.finish_reason == "length") for one in responses])),
+        row("refused", "lower", of_all([one.status == "refused" for one in responses])),
+        row("errors", "lower", of_all([one.status == "error" for one in responses])),
+    ]
+    if judged:
+        valid = [None if one.valid is None else float(one.valid) for one in responses]
+        rows += [
+            row("declared_coverage", "higher", of_all([accepted for _, accepted in asked])),
+            row("empirical_coverage", "higher", of_all([ok and one.valid is True for one, ok in asked])),
+            row("compliance", "higher", of_answers(list(valid))),
+        ]
+    if json_kind:
+        unparsed = [float(not _is_json(one.output)) for one in responses]
+        blanks = [None if one.output is None else whitespace_share(one.output) for one in responses]
+        rows += [
+            row("parse_failures", "lower", of_answers(list(unparsed))),
+            row("whitespace_share", "lower", of_answers(blanks)),
+        ]
+    return rows

@@ -1,0 +1,91 @@
+"""Two arms of one run on the same samples: is one better, and is that more than chance?"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from schemas.metric import Comparison, Score
+from tasks.score.arrange import SampleMeans, arrange, clusters_of
+from tasks.score.registry import metric
+from tasks.score.stats.holm import holm
+from tasks.score.stats.paired import paired
+from tasks.score.stats.verdict import decide
+
+
+def compare_arms(
+    *,
+    scores: Sequence[Score],
+    candidate_arm: str = "guided",
+    baseline_arm: str = "free",
+    margin: float,
+    clusters: Mapping[str, str] | None = None,
+    prompts_differ: bool = False,
+) -> list[Comparison]:
+    """One comparison per dataset and metric that both arms have, the p values adjusted over all of them (Holm).
+
+    Samples pair up by sample_id; one that is not scored in both arms is left out (n_pairs says how many are in).
+    effect = candidate - baseline, in the metric's unit; wins and the verdict look at the metric's direction.
+    margin: the loss that still counts as `same`. Raises ValueError where the arms hold different versions of a metric.
+    """
+    groups = arrange(scores)
+    rows: list[Comparison] = []
+    for (dataset, name, arm), candidate in groups.items():
+        baseline = groups.get((dataset, name, baseline_arm))
+        if arm != candidate_arm or baseline is None:
+            continue
+        if candidate.version != baseline.version:
+            raise ValueError(f"{dataset}.{name}: versions {candidate.version} and {baseline.version} do not compare")
+        row = _compare(
+            dataset=dataset, name=name, candidate=candidate, baseline=baseline, margin=margin, clusters=clusters
+        )
+        row = replace(row, candidate_arm=candidate_arm, baseline_arm=baseline_arm, prompts_differ=prompts_differ)
+        rows.append(row)
+    adjusted = holm([row.p_value for row in rows])
+    return [replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True)]
+
+
+def _compare(
+    *,
+    dataset: str,
+    name: str,
+    candidate: SampleMeans,
+    baseline: SampleMeans,
+    margin: float,
+    clusters: Mapping[str, str] | None,
+) -> Comparison:
+    lower = metric(name).info.direction == "lower"
+    both = [sample_id for sample_id in candidate.means if sample_id in baseline.means]
+    ours = [candidate.means[sample_id] for sample_id in both]
+    theirs = [baseline.means[sample_id] for sample_id in both]
+    result = paired(
+        candidate=ours,
+        baseline=theirs,
+        clusters=clusters_of(both, clusters=clusters),
+        lower_is_better=lower,
+        averaged=max(candidate.most_repeats, baseline.most_repeats) > 1,
+    )
+    decision = decide(
+        effect=result.effect, lo=result.lo, hi=result.hi, margin=margin, n=result.n, lower_is_better=lower
+    )
+    return Comparison(
+        dataset=dataset,
+        metric=name,
+        candidate_arm="",
+        baseline_arm="",
+        n_pairs=result.n,
+        prompts_differ=False,
+        candidate=math.fsum(ours) / len(ours) if ours else None,
+        baseline=math.fsum(theirs) / len(theirs) if theirs else None,
+        effect=result.effect,
+        lo=result.lo,
+        hi=result.hi,
+        p_value=result.p_value,
+        p_adjusted=None,
+        method=result.method,
+        margin=margin,
+        verdict=decision.word,
+        n_needed=decision.n_needed,
+        wins=result.wins,
+        losses=result.losses,
+        ties=result.ties,
+    )

@@ -1,0 +1,156 @@
+"""The report in a real browser: it loads without a complaint, has its sections, filters; hostile text stays text."""
+
+import html
+import importlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.report.build import write_report
+from tasks.report.data import from_tables
+
+_ROWS = Path(__file__).parents[1] / "unit" / "report"
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-extensions",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--enable-logging=stderr", "--v=0", "--virtual-time-budget=4000", "--dump-dom",
+)  # fmt: skip
+_MEASURE = """
+<script>
+addEventListener("load", async () => {
+  const found = {sizes: {}, wide: document.documentElement.scrollWidth - innerWidth};
+  for (const part of document.querySelectorAll("main > header, main > section, main > footer")) {
+    const box = part.getBoundingClientRect();
+    found.sizes[part.id] = [Math.round(box.width), Math.round(box.height)];
+  }
+  const drawings = [...document.querySelectorAll("figure svg")];
+  found.figures = drawings.map((svg) => Math.round(svg.getBoundingClientRect().height));
+  const form = document.getElementById("filters");
+  const count = async (name, value) => {
+    form.elements[name].value = value;
+    form.dispatchEvent(new Event("input", {bubbles: true}));
+    await new Promise((done) => setTimeout(done, 300));
+    const shown = document.querySelectorAll(".card:not([hidden])").length;
+    form.elements[name].value = "";
+    return shown;
+  };
+  found.of_choice = await count("dataset", "choice");
+  found.refused = await count("status", "refused");
+  found.named = await count("text", "Question 5:");
+  document.body.dataset.found = JSON.stringify(found);
+});
+</script>
+"""
+
+
+def _attributes(document: str) -> list[tuple[str, str]]:
+    """(tag, attribute) of everything in a document."""
+    found: list[tuple[str, str]] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.extend((tag, name) for name, _ in attrs)
+
+    Reader().feed(document)
+    return found
+
+
+@pytest.fixture(scope="module")
+def rows() -> Iterator[Any]:
+    """The made-up run that the report's own tests use."""
+    sys.path.insert(0, str(_ROWS))
+    yield importlib.import_module("report_rows")
+    sys.path.remove(str(_ROWS))
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str, list[str]]]:
+    """Opens a page in headless Chromium; gives the document after loading, and what the browser's console said."""
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser is None:
+        pytest.skip("no Chromium or Chrome on this machine")
+
+    def open_page(path: Path, *, width: int = 1280) -> tuple[str, list[str]]:
+        profile = tmp_path_factory.mktemp("browser")
+        done = subprocess.run(
+            [browser, *_FLAGS, f"--user-data-dir={profile}", f"--window-size={width},900", path.as_uri()],
+            capture_output=True,
+            timeout=180,
+            check=True,
+        )
+        said = done.stderr.decode("utf-8", "replace").splitlines()
+        return done.stdout.decode("utf-8"), [line for line in said if "CONSOLE" in line]
+
+    return open_page
+
+
+@pytest.fixture(scope="module")
+def reports(rows: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same run twice: with ordinary texts, and with the worst ones."""
+    folder = tmp_path_factory.mktemp("reports")
+    return {
+        name: write_report(
+            data=from_tables(tables=rows.tables(hostile=name == "hostile"), run_id=rows.RUN_ID),
+            path=folder / f"{name}.html",
+        )
+        for name in ("plain", "hostile")
+    }
+
+
+def test_hostile_text_does_no_harm_and_the_browser_has_nothing_to_say(
+    reports: dict[str, Path], opened: Callable[..., tuple[str, list[str]]]
+) -> None:
+    document, said = opened(reports["hostile"])
+    assert said == []
+    title = re.search(r"<title>(.*?)</title>", document)
+    assert title
+    assert "owned" not in title[1]
+    assert len(re.findall(r"<script\b", document)) == 1
+    attributes = _attributes(document)
+    assert not [name for _, name in attributes if name.startswith("on") or name == "src"]
+    assert not [tag for tag, _ in attributes if tag == "img"]
+    assert re.search(r'<output id="shown"[^>]*>188 of 188</output>', document)
+
+
+def test_the_policy_stops_what_is_not_the_page_s_own(
+    reports: dict[str, Path], opened: Callable[..., tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    page = reports["plain"].read_text(encoding="utf-8")
+    foreign = '<p style="color:red">x</p><script>document.title = "owned"</script></main>'
+    broken = tmp_path / "broken.html"
+    broken.write_text(page.replace("</main>", foreign), encoding="utf-8")
+    document, said = opened(broken)
+    assert "<title>owned</title>" not in document
+    assert sum("Content Security Policy" in line for line in said) >= 2
+
+
+@pytest.mark.parametrize("width", [1280, 520])
+def test_sections_and_figures_have_sizes_and_the_filters_work(
+    reports: dict[str, Path], opened: Callable[..., tuple[str, list[str]]], tmp_path: Path, width: int
+) -> None:
+    page = reports["plain"].read_text(encoding="utf-8")
+    measured = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page).replace(
+        "</body>", f"{_MEASURE}</body>"
+    )
+    copy = tmp_path / "measured.html"
+    copy.write_text(measured, encoding="utf-8")
+    document, said = opened(copy, width=width)
+    assert said == []
+    attribute = re.search(r'data-found="([^"]*)"', document)
+    assert attribute
+    found = json.loads(html.unescape(attribute[1]))
+    assert len(found["sizes"]) == 14
+    assert all(box[0] > 300 and box[1] > 60 for box in found["sizes"].values()), found["sizes"]
+    assert len(found["figures"]) == 6
+    assert all(height > 60 for height in found["figures"])
+    assert found["wide"] <= 0
+    assert (found["of_choice"], found["refused"], found["named"]) == (60, 1, 4)

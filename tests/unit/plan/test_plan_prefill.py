@@ -1,0 +1,115 @@
+"""The prefill rule at its boundaries, and what the engine's limits make of its number."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.plan.prefill import percentile_floor, plan_prefill, prefill_rule
+
+
+def options(prompts, *, policy="rule", threshold=None, max_model_len=100_000, token_budget=100_000):
+    planned = plan_prefill(
+        prompt_tokens=prompts,
+        policy=policy,
+        threshold=threshold,
+        max_model_len=max_model_len,
+        token_budget=token_budget,
+    )
+    return {option.option: option for option in planned}
+
+
+def threshold_of(prompts, **arguments):
+    return options(prompts, **arguments)["long_prefill_token_threshold"]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ([999], 0),
+        ([1_000], 2_048),
+        ([10] * 99 + [999], 0),
+        ([10] * 99 + [1_000], 2_048),
+        ([2_047], 2_048),
+        ([2_048], 1_638),
+        ([2_047] * 100 + [9_000], 2_048),
+        ([2_048] * 100 + [9_000], 1_638),
+        ([10_000], 8_000),
+        ([2_049], 1_639),
+    ],
+)
+def test_the_rule_at_its_boundaries(prompts, expected):
+    assert prefill_rule(prompts).threshold == expected
+    assert threshold_of(prompts).value == expected
+
+
+def test_the_percentile_interpolates_and_is_rounded_down_before_it_is_compared():
+    # Rank 0.95 of two values: 2,047 + 0.95 x 1 = 2,047.95, which is 2,047 and so under 2,048.
+    assert percentile_floor([2_047, 2_048], 95) == 2_047
+    assert prefill_rule([2_047, 2_048]).threshold == 2_048
+    # 100 + 0.95 x 100 is exactly 195, which binary fractions would miss.
+    assert percentile_floor([100, 200], 95) == 195
+    # 0.8 x 2,048.95 would be 1,639; of the rounded 2,048 it is 1,638.
+    assert prefill_rule([2_048, 2_049]).threshold == 1_638
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(min_value=0, max_value=200_000), min_size=1, max_size=60))
+def test_the_percentile_agrees_with_exact_fractions(values):
+    ordered = sorted(values)
+    rank = Fraction(95, 100) * (len(ordered) - 1)
+    low = rank.numerator // rank.denominator
+    high = min(low + 1, len(ordered) - 1)
+    exact = ordered[low] + (rank - low) * (ordered[high] - ordered[low])
+    assert percentile_floor(values, 95) == exact.numerator // exact.denominator
+
+
+def test_a_percentile_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        percentile_floor([], 95)
+
+
+def test_a_number_above_max_model_len_is_zero_with_that_reason_and_the_rules_number_kept():
+    option = threshold_of([1_500], max_model_len=1_600)
+    assert option.value == 0
+    assert "max_model_len (1,600)" in option.reason
+    assert "2,048" in option.evidence
+    assert threshold_of([1_500], max_model_len=2_048).value == 2_048
+    assert threshold_of([1_500], max_model_len=2_047).value == 0
+
+
+def test_a_number_at_the_budget_is_zero_and_one_below_it_stands():
+    at = threshold_of([1_500], token_budget=2_048)
+    assert at.value == 0
+    assert "token budget (2,048)" in at.reason
+    assert "2,048" in at.evidence
+    assert threshold_of([1_500], token_budget=2_049).value == 2_048
+    assert threshold_of([1_500], token_budget=2_047).value == 0
+
+
+def test_off_is_zero_whatever_the_prompts():
+    planned = options([50_000], policy="off")
+    assert planned["long_prefill_token_threshold"].value == 0
+    assert planned["long_prefill_token_threshold"].source == "user"
+    assert "40,000" in planned["long_prefill_token_threshold"].evidence
+    assert planned["prefill_policy"].value == "off"
+
+
+def test_a_fixed_number_stands_within_the_limits_and_is_dropped_outside_them():
+    assert threshold_of([50], policy="fixed", threshold=256).value == 256
+    assert threshold_of([50], policy="fixed", threshold=256).source == "user"
+    dropped = threshold_of([50], policy="fixed", threshold=256, token_budget=256)
+    assert (dropped.value, dropped.source) == (0, "plan")
+    assert threshold_of([50], policy="fixed", threshold=256, max_model_len=255).value == 0
+    assert threshold_of([50], policy="fixed", threshold=0).value == 0
+
+
+def test_the_reasons_name_the_numbers_they_rest_on():
+    assert "999" in threshold_of([999]).reason
+    assert "1,000" in threshold_of([999]).reason
+    assert "0.8 x 10,000 = 8,000" in threshold_of([10_000]).reason
+    for option in options([3_000]).values():
+        assert option.reason
+        assert option.evidence
+        assert option.default_value in (0, "off")

@@ -1,0 +1,44 @@
+-- Times by length of the prompt. Only requests that ran to an end here count: no failures, no reused answers, no warm-up.
+-- example: SELECT bucket, n, round(ttft_p50_ms) AS ttft_p50_ms, round(ttft_p95_ms) AS ttft_p95_ms FROM latency_by_bucket WHERE arm = 'free' ORDER BY run_id, bucket_from
+CREATE VIEW latency_by_bucket AS
+WITH timed AS (
+    SELECT
+        *,
+        CASE
+            WHEN prompt_tokens < 128 THEN 0
+            WHEN prompt_tokens < 512 THEN 128
+            WHEN prompt_tokens < 1024 THEN 512
+            WHEN prompt_tokens < 2048 THEN 1024
+            WHEN prompt_tokens < 4096 THEN 2048
+            WHEN prompt_tokens < 8192 THEN 4096
+            WHEN prompt_tokens >= 8192 THEN 8192
+        END AS bucket_from
+    FROM requests
+    WHERE
+        kind = 'generate'
+        AND status IN ('ok', 'invalid', 'truncated')
+        AND reused IS NOT TRUE
+        AND (phase IS NULL OR phase IN ('quality', 'measure'))
+)
+SELECT
+    run_id,
+    phase,
+    cell_id,
+    arm,
+    bucket_from,
+    CASE bucket_from
+        WHEN 0 THEN 'under 128'
+        WHEN 128 THEN '128 to 511'
+        WHEN 512 THEN '512 to 1,023'
+        WHEN 1024 THEN '1,024 to 2,047'
+        WHEN 2048 THEN '2,048 to 4,095'
+        WHEN 4096 THEN '4,096 to 8,191'
+        WHEN 8192 THEN '8,192 and more'
+    END AS bucket,
+    count(*) AS n,
+    quantile_cont(ttft_ms, 0.5) AS ttft_p50_ms,
+    quantile_cont(ttft_ms, 0.95) AS ttft_p95_ms,
+    quantile_cont(tpot_ms, 0.5) AS tpot_p50_ms,
+    quantile_cont(e2e_ms, 0.5) AS e2e_p50_ms
+FROM timed
+GROUP BY run_id, phase, cell_id, arm, bucket_from;
