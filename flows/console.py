@@ -24,6 +24,8 @@ class RunConsole:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._console = Console(file=sys.stderr, quiet=quiet, highlight=False)
+        if not self._console.is_terminal:
+            self._console.width = 140
 
     @contextmanager
     def step(self, name: str) -> Iterator[list[str]]:

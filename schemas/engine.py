@@ -52,6 +52,9 @@ class Memory(Config):
     gpu_share: Annotated[float, Field(gt=0, le=1)] = 0.9
     kv_cache_bytes: Annotated[int, Field(ge=1 << 20)] | Auto = "auto"
     """Bytes for keys and values; `auto`: what this run's prompts need on a CPU, `gpu_share` of the memory on a GPU."""
+    block_size: Annotated[int, Field(ge=1)] | Auto = "auto"
+    """Tokens of one block of keys and values, the unit in which a prefix is found again. `auto`: 32 on a CPU, where
+    vLLM's own 128 are longer than many prompts; vLLM's own elsewhere."""
 
 
 class Grammar(Config):

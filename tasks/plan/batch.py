@@ -13,6 +13,8 @@ from tasks.plan.vllm_defaults import (
     default_max_num_seqs,
 )
 
+CPU_BLOCK_TOKENS = 32
+"""The smallest that vLLM's CPU attention takes."""
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 KV_SHARE_OF_MEMORY = 0.5
 """Of what the weights leave of a CPU's available memory."""
@@ -93,6 +95,33 @@ def plan_max_num_batched_tokens(
     )
 
 
+def plan_block_size(*, device: DeviceFacts, prefix_caching: bool, asked: int | str) -> PlannedOption:
+    """The option block_size: tokens of one block of the KV cache, the unit in which prefixes are found again.
+
+    Raises ConfigError for a number that the CPU's attention does not take."""
+    own = BLOCK_TOKENS[device.kind]
+    evidence = f"device {device.kind}, vLLM's own {own}"
+    if isinstance(asked, int):
+        if device.kind == "cpu" and asked % CPU_BLOCK_TOKENS:
+            raise ConfigError.one(
+                f"a CPU takes blocks of a multiple of {CPU_BLOCK_TOKENS} tokens, not {asked}",
+                key="engine.memory.block_size",
+                suggestion=f"{-(-asked // CPU_BLOCK_TOKENS) * CPU_BLOCK_TOKENS}, or auto",
+            )
+        value, source, reason = asked, "user", f"You asked for blocks of {asked} tokens."
+    elif device.kind == "cpu" and prefix_caching:
+        value, source = CPU_BLOCK_TOKENS, "plan"
+        reason = (
+            f"A prefix is found again in whole blocks. In blocks of {own} tokens, vLLM's own on a CPU, a short one is "
+            f"never found; {CPU_BLOCK_TOKENS} is the least that its attention takes."
+        )
+    else:
+        value, source, reason = own, "default", "vLLM's own."
+    return PlannedOption(
+        option="block_size", value=value, default_value=own, reason=reason, evidence=evidence, source=source
+    )
+
+
 def kv_bytes_per_token(*, model: ModelFacts, dtype: str) -> int:
     """Bytes that one token's keys and values take: 2 x layers x key-value heads x head dimension x bytes a number."""
     return 2 * model.layers * model.kv_heads * model.head_dim * DTYPE_BYTES[dtype]
@@ -111,15 +140,15 @@ def plan_kv_cache_bytes(
     asked: int | str,
     max_num_seqs: int,
     max_model_len: int,
+    block: int,
 ) -> tuple[PlannedOption, list[str]]:
-    """The option kv_cache_memory_bytes, with warnings.
+    """The option kv_cache_memory_bytes, with warnings. block: tokens of one block.
 
     For `auto`: blocks for the largest max_num_seqs requests with their whole answers, for one more of the longest and
     for the one block that vLLM keeps empty; at least one request of max_model_len, at most half of the memory that
     the weights leave and 2 GiB. Warned of: less than the average running set needs (vLLM then preempts), or more than
     the machine has. Raises ConfigError for a number that does not hold one request of max_model_len.
     """
-    block = BLOCK_TOKENS[device.kind]
     block_bytes = kv_bytes_per_token(model=model, dtype=dtype) * block
     request_blocks = [_blocks(tokens, block=block) for tokens in request_tokens(load)]
     running = min(max_num_seqs, len(request_blocks))

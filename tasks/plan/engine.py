@@ -2,8 +2,14 @@
 
 from schemas.engine import Memory, VllmEngine
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts, PlannedLoad, PlannedOption
-from tasks.plan.batch import plan_gpu_share, plan_kv_cache_bytes, plan_max_num_batched_tokens, plan_max_num_seqs
-from tasks.plan.estimate import Rates, estimate
+from tasks.plan.batch import (
+    plan_block_size,
+    plan_gpu_share,
+    plan_kv_cache_bytes,
+    plan_max_num_batched_tokens,
+    plan_max_num_seqs,
+)
+from tasks.plan.estimate import EarlierRun, estimate
 from tasks.plan.graphs import plan_capture_sizes, plan_compile, plan_cudagraph_mode
 from tasks.plan.host import plan_core, plan_cores, plan_dtype, plan_grammar, plan_prefix_caching
 from tasks.plan.lengths import plan_max_model_len
@@ -17,7 +23,7 @@ def plan_engine(
     device: DeviceFacts,
     engine: VllmEngine,
     dtype: str,
-    measured_rates: Rates | None,
+    earlier: EarlierRun | None,
 ) -> EnginePlan:
     """Every engine option with its value, vLLM's own, the reason and the evidence; the estimate; and warnings.
 
@@ -65,6 +71,7 @@ def plan_engine(
         dtype=chosen_dtype.value,
         max_num_seqs=max_num_seqs.value,
         max_model_len=max_model_len.value,
+        prefix_caching=engine.prefix_caching,
     )
     warnings += notes
     grammar, notes = plan_grammar(engine.grammar)
@@ -89,7 +96,7 @@ def plan_engine(
         options.append(plan_cores(device))
     return EnginePlan(
         options=options,
-        estimate=estimate(load=load, model=model, device=device, rates=measured_rates),
+        estimate=estimate(load=load, model=model, device=device, earlier=earlier),
         warnings=warnings,
     )
 
@@ -103,8 +110,10 @@ def _plan_memory(
     dtype: str,
     max_num_seqs: int,
     max_model_len: int,
+    prefix_caching: bool,
 ) -> tuple[list[PlannedOption], list[str]]:
-    options: list[PlannedOption] = []
+    block = plan_block_size(device=device, prefix_caching=prefix_caching, asked=memory.block_size)
+    options: list[PlannedOption] = [block]
     warnings: list[str] = []
     if device.kind == "cuda":
         share, notes = plan_gpu_share(
@@ -121,6 +130,7 @@ def _plan_memory(
             asked=memory.kv_cache_bytes,
             max_num_seqs=max_num_seqs,
             max_model_len=max_model_len,
+            block=block.value,
         )
         options.append(cache)
         warnings += notes

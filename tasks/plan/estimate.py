@@ -10,18 +10,31 @@ from tasks.plan.vllm_defaults import default_max_num_seqs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """What an earlier run of this model on this machine did. `source` names that run, for the reader."""
+class EarlierRun:
+    """What an earlier run of this model on this machine took. `source` names that run, for the reader."""
 
-    prompt_tokens_per_s: float
-    output_tokens_per_s: float
+    load: PlannedLoad
+    generate_s: float
     start_s: float | None
     """From starting the worker to the first request; None if that run did not measure it."""
     source: str
 
     def __post_init__(self) -> None:
-        if self.prompt_tokens_per_s <= 0 or self.output_tokens_per_s <= 0:
-            raise ValueError("a rate must be above 0")
+        if self.generate_s <= 0 or not self.load.prompt_tokens:
+            raise ValueError("an earlier run has a load and took time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rates:
+    """Tokens per second, as the table of measured rates has them for a load."""
+
+    prompt_tokens_per_s: float
+    output_tokens_per_s: float
+    start_s: float
+    source: str
+
+    def seconds(self, load: PlannedLoad) -> float:
+        return sum(load.prompt_tokens) / self.prompt_tokens_per_s + sum(load.output_tokens) / self.output_tokens_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +106,7 @@ def _prompt_flops(*, prompt_tokens: list[int], parameters: float, model: ModelFa
     return sum(2 * parameters * length + attention * length**2 for length in prompt_tokens)
 
 
-def _table_rates(*, load: PlannedLoad, model: ModelFacts, device: DeviceFacts) -> Rates:
+def _table_rates(*, load: PlannedLoad, model: ModelFacts, device: DeviceFacts) -> _Rates:
     parameters = model.weights_bytes / DTYPE_BYTES[model.dtype]
     nearest = min(MEASURED[device.kind], key=lambda row: abs(math.log(row.parameters / parameters)))
     scale, speed = nearest.parameters / parameters, 1.0
@@ -109,7 +122,7 @@ def _table_rates(*, load: PlannedLoad, model: ModelFacts, device: DeviceFacts) -
     lengths = [max(1, length) for length in load.prompt_tokens]
     flops = _prompt_flops(prompt_tokens=lengths, parameters=parameters, model=model)
     prompt_s = flops / (nearest.prompt_flops_per_s * speed)
-    return Rates(
+    return _Rates(
         prompt_tokens_per_s=sum(lengths) / prompt_s,
         output_tokens_per_s=_at(nearest.output_tokens_per_s, concurrent) * scale * speed,
         start_s=nearest.start_s,
@@ -117,28 +130,27 @@ def _table_rates(*, load: PlannedLoad, model: ModelFacts, device: DeviceFacts) -
     )
 
 
-def estimate(*, load: PlannedLoad, model: ModelFacts, device: DeviceFacts, rates: Rates | None) -> Estimate:
-    """What the load asks of the engine and how long it takes at most, in seconds.
+def estimate(*, load: PlannedLoad, model: ModelFacts, device: DeviceFacts, earlier: EarlierRun | None) -> Estimate:
+    """What the load asks of the engine and how long it takes, in seconds.
 
-    Every answer is counted with its whole budget and no prefix as shared, so a run is usually shorter. rates are those
-    of an earlier run on this machine; without them a table of measured rates is scaled by parameter count (and cores).
+    The table of measured rates, scaled by parameter count (and cores), counts every answer with its whole budget and no
+    prefix as shared. An earlier run on this machine says how far from the truth that was, and corrects it.
     Raises ValueError for a load without requests.
     """
     if not load.prompt_tokens:
         raise ValueError("there is nothing to estimate: no requests")
-    prompt_tokens, output_tokens = sum(load.prompt_tokens), sum(load.output_tokens)
     table = _table_rates(load=load, model=model, device=device)
-    used = table if rates is None else rates
-    basis = f"{used.source}: {used.prompt_tokens_per_s:,.0f} prompt and {used.output_tokens_per_s:,.0f} output tokens/s"
-    start_s = used.start_s
-    if start_s is None:
-        start_s = table.start_s
-        basis += "; the start from the table of measured rates"
+    generate_s, start_s, basis = table.seconds(load), table.start_s, f"from {table.source}"
+    if earlier is not None:
+        then = _table_rates(load=earlier.load, model=model, device=device).seconds(earlier.load)
+        generate_s *= earlier.generate_s / then
+        basis = f"from {earlier.source}, which took {earlier.generate_s:,.0f} s for {len(earlier.load.prompt_tokens):,}"
+        start_s = earlier.start_s if earlier.start_s is not None else table.start_s
     return Estimate(
         requests=len(load.prompt_tokens),
-        prompt_tokens=prompt_tokens,
-        output_tokens_max=output_tokens,
+        prompt_tokens=sum(load.prompt_tokens),
+        output_tokens_max=sum(load.output_tokens),
         start_s=start_s,
-        generate_s=prompt_tokens / used.prompt_tokens_per_s + output_tokens / used.output_tokens_per_s,
+        generate_s=generate_s,
         basis=basis,
     )

@@ -4,13 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from schemas.experiment import Experiment
-from schemas.plan import DeviceFacts, EnginePlan, ModelFacts
+from schemas.plan import DeviceFacts, EnginePlan, ModelFacts, PlannedLoad
 from schemas.sample import Request, Sample
 from schemas.summary import DatasetsSummary
 from tasks.plan.engine import plan_engine
-from tasks.plan.estimate import Rates
+from tasks.plan.estimate import EarlierRun
 from tasks.requests import plan_requests, planned_load
 from warehouse.parquet import read_rows
+
+_RUNS_LOOKED_AT = 20
+_ENOUGH_REQUESTS = 100
+_TOO_MANY_REQUESTS = 200_000
+"""Reading more rows than that takes longer than the estimate is worth."""
 
 
 def run_requests(experiment: Experiment, *, datasets: DatasetsSummary, samples: Sequence[Sample]) -> list[Request]:
@@ -35,31 +40,38 @@ def plan_run(
         device=device,
         engine=experiment.engine,
         dtype=experiment.model.config.dtype,
-        measured_rates=measured_rates(home=home, model=model, device=device),
+        earlier=earlier_run(home=home, model=model, device=device),
     )
 
 
-def measured_rates(*, home: Path, model: ModelFacts, device: DeviceFacts) -> Rates | None:
-    """The rates of the latest finished run of these weights on this device; None if there is none."""
+def earlier_run(*, home: Path, model: ModelFacts, device: DeviceFacts) -> EarlierRun | None:
+    """The latest uninterrupted run of these weights on this device with enough requests to tell; None without one."""
     engines = [
         row
-        for row in read_rows(home, "engines", columns=["run_id", "model_fingerprint", "device", "start_s"])
+        for row in read_rows(home, "engines", columns=["run_id", "model_fingerprint", "device", "start_s", "revision"])
         if row["model_fingerprint"] == model.fingerprint and row["device"] == device.name
     ]
-    if not engines:
+    for engine in sorted(engines, key=lambda row: str(row["run_id"]), reverse=True)[:_RUNS_LOOKED_AT]:
+        found = _run_time(home, engine["run_id"])
+        if found is not None:
+            load, seconds = found
+            return EarlierRun(
+                load=load, generate_s=seconds, start_s=engine["start_s"], source=f"run {engine['run_id']}"
+            )
+    return None
+
+
+def _run_time(home: Path, run_id: str) -> tuple[PlannedLoad, float] | None:
+    """The load of a run and the seconds that it took; None if it was too small, or interrupted."""
+    metrics = read_rows(home, "metrics", run_id, columns=["name", "value", "n", "revision"])
+    rate = next((row for row in metrics if row["name"] == "timing.requests_per_s" and row["value"]), None)
+    if rate is None or not _ENOUGH_REQUESTS <= rate["n"] <= _TOO_MANY_REQUESTS:
         return None
-    latest = max(engines, key=lambda row: str(row["run_id"]))
-    values = {
-        row["name"]: row["value"]
-        for row in read_rows(home, "metrics", latest["run_id"], columns=["name", "value"])
-        if row["name"] in ("timing.prompt_tokens_per_s", "timing.output_tokens_per_s")
-    }
-    prompt, output = values.get("timing.prompt_tokens_per_s"), values.get("timing.output_tokens_per_s")
-    if not prompt or not output:
-        return None
-    return Rates(
-        prompt_tokens_per_s=prompt,
-        output_tokens_per_s=output,
-        start_s=latest["start_s"],
-        source=f"run {latest['run_id']}",
+    rows = read_rows(
+        home, "requests", run_id, columns=["prompt_tokens", "sampling", "kind", "revision"], parse_json=True
     )
+    load = PlannedLoad(
+        prompt_tokens=[row["prompt_tokens"] for row in rows],
+        output_tokens=[1 if row["kind"] == "loglikelihood" else row["sampling"]["max_tokens"] for row in rows],
+    )
+    return load, rate["n"] / rate["value"]

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from tasks.report.build import write_report
-from tasks.report.data import ReportData, load_report_data
+from tasks.report.data import load_report_data
 from tasks.report.figures import figures, to_png
 
 
 def report_run(*, home: Path, run_id: str, path: Path) -> tuple[Path, dict[str, bytes]]:
     """Writes the report of a run from what is in the warehouse; gives its path and the figures as PNG."""
-    data: ReportData = load_report_data(home=home, run_id=run_id)
-    write_report(data=data, path=path)
-    return path, {name: to_png(figure) for name, figure in figures(data).items()}
+    data = load_report_data(home=home, run_id=run_id)
+    drawn = figures(data)
+    write_report(data=data, path=path, drawn=drawn)
+    return path, {name: to_png(figure) for name, figure in drawn.items()}

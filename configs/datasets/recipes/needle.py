@@ -9,7 +9,7 @@ SEED = 20_260_104
 CHARACTERS_PER_TOKEN = 5.25
 """Of this filler, under SmolLM2's tokenizer: a row's length in tokens is aimed at without loading one."""
 
-FIRST_LENGTHS = (500, 800, 1200, 1800, 2500, 600, 6000, 1000)
+FIRST_LENGTHS = (500, 800, 1200, 700, 2500, 600, 3500, 1000)
 """Of the first rows, in tokens: all sizes in few rows, so that a short run meets short and long prompts alike."""
 LENGTHS = (500, 1500, 700, 3000, 900, 600, 2000, 1200, 4500, 800, 1000, 6000)
 """Of the rows after those, over and over. Most are short: the file stays small."""

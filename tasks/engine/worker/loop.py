@@ -102,9 +102,7 @@ class EngineLoop:
             prompt_token_ids=[1],
             sampling=protocol.WireSampling(temperature=0.0, max_tokens=1),
         )
-        self._engine.add_request(
-            request.request_id, {"prompt_token_ids": request.prompt_token_ids}, requests.sampling_parameters(request)
-        )
+        self._add(request)
         while self._engine.has_unfinished_requests():
             self._engine.step()
         self._engine.reset_prefix_cache()
@@ -124,14 +122,17 @@ class EngineLoop:
 
     def _submit(self, request: protocol.WireRequest) -> None:
         try:
-            parameters = requests.sampling_parameters(request)
             flight = requests.InFlight(request)
-            self._engine.add_request(request.request_id, {"prompt_token_ids": request.prompt_token_ids}, parameters)
+            self._add(request)
         except Exception as error:  # noqa: BLE001 - whatever vLLM refuses costs this request only, and says why
             self._finished.append(requests.refused(request, error))
             return
         self._in_flight[request.request_id] = flight
         self._prompt_tokens += len(request.prompt_token_ids)
+
+    def _add(self, request: protocol.WireRequest, *, read_cache: bool = True) -> None:
+        parameters = requests.sampling_parameters(request, read_cache=read_cache)
+        self._engine.add_request(request.request_id, {"prompt_token_ids": request.prompt_token_ids}, parameters)
 
     def _step(self) -> None:
         outputs = self._engine.step()
@@ -140,6 +141,9 @@ class EngineLoop:
         for output in outputs:
             flight = self._in_flight.get(output.request_id)
             if flight is None:  # aborted while the step ran
+                continue
+            if flight.needs_rerun(output):
+                self._add(flight.request, read_cache=False)
                 continue
             self._output_tokens += len(output.outputs[0].token_ids)
             result = flight.take(output, now)

@@ -8,8 +8,11 @@ from typing import Any
 from tasks.engine.protocol import WireGrammar, WireRequest, WireResult
 
 
-def sampling_parameters(request: WireRequest) -> Any:
-    """vLLM's SamplingParams for one request. Raises vLLM's own errors for values that it does not take."""
+def sampling_parameters(request: WireRequest, *, read_cache: bool = True) -> Any:
+    """vLLM's SamplingParams for one request. Raises vLLM's own errors for values that it does not take.
+
+    read_cache: a log-likelihood request may take its context from the prefix cache. vLLM forbids it by default, since
+    it has no log-probabilities of cached tokens; the context's are not needed (see `InFlight.needs_rerun`)."""
     from vllm import SamplingParams  # noqa: PLC0415 - costs seconds
     from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415
 
@@ -19,6 +22,7 @@ def sampling_parameters(request: WireRequest) -> Any:
             temperature=0.0,
             max_tokens=1,
             prompt_logprobs=0,
+            skip_reading_prefix_cache=not read_cache,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
@@ -62,6 +66,11 @@ class InFlight:
     last_token_at: float | None = None
     gaps_ms: list[float] = field(default_factory=list)
     gap_tokens: list[int] = field(default_factory=list)
+
+    def needs_rerun(self, output: Any) -> bool:
+        """Whether the cache also held a part of the continuation, whose log-probabilities are then missing."""
+        start = self.request.continuation_start
+        return start is not None and output.finished and (output.num_cached_tokens or 0) >= start
 
     def take(self, output: Any, now: float) -> WireResult | None:
         """Adds what a step brought; the result once the request is finished."""

@@ -20,6 +20,7 @@ def engine_arguments(model: str, options: dict[str, Any], *, device: str) -> dic
             "disable_any_whitespace": not options["grammar_whitespace"],
         },
         "disable_log_stats": False,
+        "block_size": options["block_size"],
         "trust_remote_code": False,
         "load_format": "safetensors",
         "seed": 0,

@@ -37,6 +37,7 @@ def cache(prompts, outputs, *, asked="auto", device=None, max_num_seqs=256, max_
         asked=asked,
         max_num_seqs=max_num_seqs,
         max_model_len=max_model_len or max(p + o for p, o in zip(prompts, outputs, strict=True)),
+        block=128,
     )
 
 

@@ -9,9 +9,10 @@ from schemas.engine import VllmEngine
 from schemas.errors import ConfigError
 from schemas.plan import PlannedLoad
 from tasks.plan.engine import plan_engine
-from tasks.plan.estimate import Rates, estimate
+from tasks.plan.estimate import EarlierRun, estimate
 
 ALWAYS = {
+    "block_size",
     "dtype",
     "max_model_len",
     "max_num_seqs",
@@ -29,14 +30,14 @@ ALWAYS = {
 LOAD = PlannedLoad(prompt_tokens=[150] * 100 + [3_000], output_tokens=[100] * 100 + [64])
 
 
-def plan(*, load=LOAD, device=None, dtype="auto", rates=None, model=None, **engine):
+def plan(*, load=LOAD, device=None, dtype="auto", earlier=None, model=None, **engine):
     return plan_engine(
         load=load,
         model=model or a_model(),
         device=device or a_cpu(),
         engine=VllmEngine(**engine),
         dtype=dtype,
-        measured_rates=rates,
+        earlier=earlier,
     )
 
 
@@ -118,38 +119,41 @@ def test_an_empty_load_is_refused():
         plan(load=PlannedLoad(prompt_tokens=[], output_tokens=[]))
 
 
-def test_an_earlier_runs_rates_decide_the_estimate():
-    rates = Rates(prompt_tokens_per_s=1_000.0, output_tokens_per_s=100.0, start_s=9.0, source="run 7")
-    made = plan(rates=rates).estimate
+def test_an_earlier_run_corrects_the_table():
+    table = plan().estimate
+    earlier = EarlierRun(load=LOAD, generate_s=3 * table.generate_s, start_s=9.0, source="run 7")
+    made = plan(earlier=earlier).estimate
     assert made.requests == 101
     assert made.prompt_tokens == 18_000
     assert made.output_tokens_max == 10_064
     assert made.start_s == 9.0
-    assert made.generate_s == pytest.approx(18.0 + 100.64)
-    assert made.basis.startswith("run 7")
+    assert made.generate_s == pytest.approx(3 * table.generate_s)
+    assert made.basis.startswith("from run 7")
 
 
 def test_without_a_run_the_table_is_scaled_by_parameters_and_cores():
-    small = estimate(load=LOAD, model=a_model(), device=a_cpu(), rates=None)
-    larger = estimate(load=LOAD, model=a_model(weights_bytes=10 * 269_060_552), device=a_cpu(), rates=None)
-    wider = estimate(load=LOAD, model=a_model(), device=a_cpu(cores=[0, 1, 2, 3]), rates=None)
+    small = estimate(load=LOAD, model=a_model(), device=a_cpu(), earlier=None)
+    larger = estimate(load=LOAD, model=a_model(weights_bytes=10 * 269_060_552), device=a_cpu(), earlier=None)
+    wider = estimate(load=LOAD, model=a_model(), device=a_cpu(cores=[0, 1, 2, 3]), earlier=None)
     assert "table of measured rates" in small.basis
     assert 5 < larger.generate_s / small.generate_s <= 10
     assert wider.generate_s == pytest.approx(small.generate_s / 2)
-    assert estimate(load=LOAD, model=a_model(), device=a_gpu(), rates=None).generate_s < small.generate_s
+    assert estimate(load=LOAD, model=a_model(), device=a_gpu(), earlier=None).generate_s < small.generate_s
 
 
 def test_the_table_gives_back_what_was_measured():
     # One prompt of 6,000 tokens took 11.9 s on two cores; 256 short requests wrote 1,190 tokens/s.
     one = PlannedLoad(prompt_tokens=[6_000], output_tokens=[0])
-    assert estimate(load=one, model=a_model(), device=a_cpu(), rates=None).generate_s == pytest.approx(11.9, rel=0.05)
+    assert estimate(load=one, model=a_model(), device=a_cpu(), earlier=None).generate_s == pytest.approx(11.9, rel=0.05)
     many = PlannedLoad(prompt_tokens=[1] * 256, output_tokens=[119] * 256)
-    assert estimate(load=many, model=a_model(), device=a_cpu(), rates=None).generate_s == pytest.approx(25.6, rel=0.05)
+    assert estimate(load=many, model=a_model(), device=a_cpu(), earlier=None).generate_s == pytest.approx(
+        25.6, rel=0.05
+    )
 
 
-def test_a_rate_of_zero_is_refused():
-    with pytest.raises(ValueError, match="above 0"):
-        Rates(prompt_tokens_per_s=0.0, output_tokens_per_s=1.0, start_s=None, source="x")
+def test_an_earlier_run_that_took_no_time_is_refused():
+    with pytest.raises(ValueError, match="took time"):
+        EarlierRun(load=LOAD, generate_s=0.0, start_s=None, source="x")
 
 
 @settings(deadline=None)
