@@ -9,6 +9,7 @@ from schemas.errors import ConfigError
 from schemas.plan import PlannedLoad
 from tasks.plan.batch import (
     kv_bytes_per_token,
+    plan_block_size,
     plan_gpu_share,
     plan_kv_cache_bytes,
     plan_max_num_batched_tokens,
@@ -37,7 +38,7 @@ def cache(prompts, outputs, *, asked="auto", device=None, max_num_seqs=256, max_
         asked=asked,
         max_num_seqs=max_num_seqs,
         max_model_len=max_model_len or max(p + o for p, o in zip(prompts, outputs, strict=True)),
-        block=128,
+        block=BLOCK,
     )
 
 
@@ -159,3 +160,17 @@ def test_weights_larger_than_the_gpus_share_are_said():
     assert "75.0 GiB" in warnings[0]
     option, warnings = plan_gpu_share(model=a_model(), device=a_gpu(), share=0.5, default_share=0.9)
     assert (option.value, option.default_value, option.source, warnings) == (0.5, 0.92, "user", [])
+
+
+def test_blocks_are_small_on_a_cpu_so_that_short_prefixes_are_found_again():
+    planned = plan_block_size(device=a_cpu(), prefix_caching=True, asked="auto")
+    assert (planned.value, planned.default_value, planned.source) == (32, 128, "plan")
+    assert "128" in planned.reason
+    assert plan_block_size(device=a_cpu(), prefix_caching=False, asked="auto").value == 128
+    assert plan_block_size(device=a_gpu(), prefix_caching=True, asked="auto").value == 16
+
+
+def test_a_block_size_that_the_cpu_does_not_take_is_refused_with_the_next_one():
+    with pytest.raises(ConfigError, match="multiple of 32") as refused:
+        plan_block_size(device=a_cpu(), prefix_caching=True, asked=48)
+    assert "64" in str(refused.value)

@@ -78,7 +78,7 @@ def test_what_the_user_wrote_is_marked_as_the_users():
         prefix_caching=False,
         core="multiprocess",
         grammar={"backend": "guidance", "whitespace": True},
-        memory={"kv_cache_bytes": 1 << 30},
+        memory={"kv_cache_bytes": 1 << 30, "block_size": 64},
     )
     by_name = {option.option: option for option in planned.options}
     for name in ALWAYS - {"cudagraph_mode", "cudagraph_capture_sizes", "compile"} | {"kv_cache_memory_bytes"}:
