@@ -4,6 +4,7 @@ profile -> plan -> build the engine -> generate and validate (free | guided) -> 
 """
 
 import contextlib
+import resource
 from collections.abc import Iterator
 
 from prefect import flow
@@ -194,6 +195,7 @@ def _result(
         mlflow_run_id=mlflow_run_id,
         requests=generated.requests,
         failed=generated.failed,
-        seconds=generated.wall_s,
+        generate_s=generated.wall_s,
+        flow_rss_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         warnings=warnings,
     )

@@ -63,5 +63,7 @@ class RunResult(BaseModel):
     mlflow_run_id: str | None
     requests: int
     failed: int
-    seconds: float
+    generate_s: float
+    flow_rss_peak_bytes: int
+    """The most memory that the flow process itself held; the engine's is among the metrics."""
     warnings: list[str]

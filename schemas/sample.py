@@ -60,7 +60,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What came of one request: one row of `requests`, as scores and reports read it back."""
+    """What came of one request: one row of `requests`, as scores and reports read it back.
+
+    status: ok; invalid (it ended by itself and does not obey the dataset's guide, in whichever arm); truncated (its
+    token budget ended it); refused (the engine did not take it); error; cancelled."""
 
     request_id: str
     dataset: str

@@ -115,7 +115,7 @@ def _judged(request: Request, result: WireResult) -> dict[str, Any]:
     if request.check is None:
         return {"status": status}
     verdict = validate(request.check, result.text)
-    if status == "ok" and not verdict.valid and request.grammar is not None:
+    if status == "ok" and not verdict.valid:
         status = "invalid"
     json_kind = request.check.kind in ("json_schema", "json_object")
     return {

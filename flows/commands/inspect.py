@@ -9,14 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows.commands.checks import checked_experiment
 from flows.commands.output import print_json, stdout_console
 from flows.console import RunConsole
 from flows.runtime import assay_home
 from schemas.errors import ConfigError
 from tasks.config.document import experiment_json_schema
 from tasks.config.locate import Kind, list_names
-from tasks.config.resolve import load_experiment
-from tasks.dataset.stage import check_datasets
 from tasks.record.open import stored_run
 from warehouse.parquet import read_rows
 
@@ -26,7 +25,7 @@ def validate_files(*, files: Sequence[str], as_json: bool) -> int:
     problems: list[dict[str, Any]] = []
     for file in files:
         try:
-            check_datasets(load_experiment(file))
+            checked_experiment(file)
             if not as_json:
                 stdout_console().print(f"{escape(file)}: ok")
         except ConfigError as error:

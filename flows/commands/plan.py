@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from flows.commands.checks import check_model
 from flows.commands.output import print_json, stdout_console
 from flows.console import RunConsole
 from flows.runtime import assay_home
@@ -22,6 +23,7 @@ def show_plan(*, file: str, overrides: Sequence[str], limit: int | None, as_json
     """Loads and renders the data, plans, prints. It needs the model's tokenizer, so a GGUF may have to be converted."""
     home = assay_home()
     experiment = load_experiment(file, overrides=overrides, limit=limit)
+    check_model(experiment, file=file, overrides=overrides)
     cache = home / "cache"
     folder = model_folder(experiment.model, cache=cache, on_progress=RunConsole().warn)
     model = read_model_facts(folder, cache=cache)

@@ -4,14 +4,13 @@ import re
 import time
 from collections.abc import Callable, Sequence
 
+from flows.commands.checks import checked_experiment
 from flows.commands.output import print_json
 from flows.console import RunConsole
 from flows.runtime import assay_home, prefect_server, prepare_environment, wait_healthy
 from flows.signals import Terminated
 from schemas.errors import ConfigError
 from schemas.run import RunResult
-from tasks.config.resolve import load_experiment
-from tasks.dataset.stage import check_datasets
 from tasks.record.open import check_disk, stored_run
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -36,7 +35,7 @@ def run_experiment(
     elif file is None:
         raise ConfigError.one("name an experiment file, or a run to --resume", suggestion="assay run quickstart")
     if file is not None:
-        check_datasets(load_experiment(file, overrides=overrides, limit=limit))
+        checked_experiment(file, overrides=overrides, limit=limit)
     prepare_environment(home)
     console = RunConsole()
     with prefect_server(home) as url:

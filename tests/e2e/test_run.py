@@ -42,6 +42,10 @@ def test_it_ends_well_and_says_where_everything_is(done: Done, run_id: str) -> N
     assert done.stdout.count("\n") == 1
 
 
+def test_the_flow_process_stays_small(done: Done, run_id: str) -> None:
+    assert 100e6 < done.json["flow_rss_peak_bytes"] <= 600e6
+
+
 def test_every_table_has_its_rows(home: Path, run_id: str) -> None:
     counts = {
         table: rows(home, f"SELECT count(*) AS n FROM {table}")[0]["n"]

@@ -1,0 +1,110 @@
+"""Which requests a sample becomes, and when two of them are the same question."""
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.dataset import Dataset, Guide, JsonlSource, MetricUse, NamedDataset, Prompt
+from schemas.engine import Sampling
+from schemas.sample import Choice, Grammar, Request, Sample
+from tasks.requests import engine_identity, plan_requests, planned_load, request_key
+
+GRAMMAR = Grammar(grammar_id="a" * 16, kind="regex", content="[0-9]+")
+RESOLVED = {"dtype": "bfloat16", "grammar_backend": "xgrammar", "grammar_whitespace": False, "max_num_seqs": 256}
+VERSIONS = {"vllm": "0.32.0", "torch": "2.13.0", "xgrammar": "0.2.8"}
+
+
+def dataset(*, guide: bool = True) -> NamedDataset:
+    config = Dataset(
+        source=JsonlSource(kind="jsonl", path="x.jsonl"),
+        prompt=Prompt(text="{{ q }}"),
+        guide=Guide(kind="regex", pattern="[0-9]+") if guide else None,
+        metrics=[MetricUse(use="exact_match")],
+    )
+    return NamedDataset(name="numbers", config=config, sampling=Sampling(stop=["\n"]))
+
+
+def sample(number: int, *, choices: int = 0, error: str | None = None) -> Sample:
+    return Sample(
+        dataset="numbers",
+        sample_id=f"numbers:{number}",
+        row_index=number,
+        raw=b"{}",
+        input={},
+        prompt="p",
+        prompt_hash="h",
+        prompt_token_ids=[1, 2, number],
+        grammar=None if error else GRAMMAR,
+        grammar_error=error,
+        choices=[Choice(text=str(i), token_ids=[1, 2, number, i], start=3) for i in range(choices)],
+        max_tokens=7,
+    )
+
+
+def plan(samples: list[Sample], *, guide: bool = True, needs: tuple[str, ...] = ("generate",)) -> list[Request]:
+    return plan_requests(dataset=dataset(guide=guide), samples=samples, arms=["free", "guided"], needs=needs)
+
+
+def test_the_arms_of_a_sample_are_back_to_back_and_share_their_prompt() -> None:
+    requests = plan([sample(1), sample(2)])
+    assert [(r.sample_id, r.arm) for r in requests] == [
+        ("numbers:1", "free"),
+        ("numbers:1", "guided"),
+        ("numbers:2", "free"),
+        ("numbers:2", "guided"),
+    ]
+    free, guided = requests[:2]
+    assert free.prompt_token_ids == guided.prompt_token_ids
+    assert free.grammar is None and guided.grammar == GRAMMAR
+    assert free.check == guided.check == GRAMMAR  # both are validated
+    assert free.stop == ["\n"] and free.max_tokens == 7
+
+
+def test_without_a_guide_there_is_no_guided_arm() -> None:
+    assert {r.arm for r in plan([sample(1)], guide=False)} == {"free"}
+
+
+def test_each_choice_is_one_loglikelihood_request_of_one_token() -> None:
+    requests = plan([sample(1, choices=3)], needs=("loglikelihood",))
+    assert [(r.choice_index, r.continuation_start, r.max_tokens) for r in requests] == [(0, 3, 1), (1, 3, 1), (2, 3, 1)]
+
+
+def test_a_sample_whose_own_grammar_is_wrong_loses_only_its_guided_request() -> None:
+    requests = plan([sample(1, error="no regex"), sample(2)])
+    assert [r.refused for r in requests] == [None, "no regex", None, None]
+    assert len(planned_load(requests).prompt_tokens) == 3
+
+
+def test_request_ids_are_stable_and_distinct() -> None:
+    once, again = plan([sample(1, choices=2)], needs=("generate", "loglikelihood")), plan([sample(1)])
+    assert len({r.request_id for r in once}) == 4
+    assert [r.request_id for r in again] == [r.request_id for r in once[:2]]
+
+
+def key(request: Request, *, resolved: dict[str, object] = RESOLVED, **sampling: float) -> str:
+    identity = engine_identity(model_fingerprint="m", versions=VERSIONS, device_name="cpu", resolved=resolved)
+    return request_key(request, identity=identity, sampling=Sampling(**sampling))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prompt_token_ids": [1, 2, 4]},
+        {"max_tokens": 8},
+        {"stop": []},
+        {"grammar": GRAMMAR},
+        {"grammar": replace(GRAMMAR, content="[0-9]")},
+        {"repeat": 1},
+        {"continuation_start": 2},
+    ],
+)
+def test_whatever_changes_the_answer_changes_the_key(change: dict[str, object]) -> None:
+    request = plan([sample(3)])[0]
+    assert key(replace(request, **change)) != key(request)  # type: ignore[arg-type]
+
+
+def test_the_engine_is_in_the_key_but_not_the_sizes_of_its_scheduler() -> None:
+    request = plan([sample(3)])[0]
+    assert key(request, resolved=RESOLVED | {"max_num_seqs": 8}) == key(request)
+    assert key(request, resolved=RESOLVED | {"dtype": "float32"}) != key(request)
+    assert key(request, temperature=0.5) != key(request)
