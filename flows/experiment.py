@@ -112,7 +112,7 @@ def experiment(
             said.append(f"{scored.scores:,} scores")
         status, error = verdict(generated, max_failed=run.experiment.max_failed)
         with console.step("report and record"):
-            stage.end(session, status=status, error=error, mlflow_run_id=mlflow_run_id)
+            stage.end(session, status=status, error=error, mlflow_run_id=mlflow_run_id, warnings=warnings)
             figures = write_report(session)
             if mlflow_run_id is not None:
                 with _tracking_may_fail(warnings):

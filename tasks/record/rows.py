@@ -28,6 +28,7 @@ def run_row(
     config_hash: str,
     error: str | None = None,
     mlflow_run_id: str | None = None,
+    warnings: Sequence[str] | None = None,
     ended: bool = False,
 ) -> Row:
     """The row of `runs`; written when the run starts and again, with a later revision, when it ends."""
@@ -50,6 +51,7 @@ def run_row(
         "mlflow_run_id": mlflow_run_id,
         "tags": run.experiment.tags,
         "error": error,
+        "warnings": None if warnings is None else list(warnings),
     }
 
 

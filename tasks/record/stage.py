@@ -23,7 +23,14 @@ def begin(session: Session) -> None:
     session.store.write("runs", [row])
 
 
-def end(session: Session, *, status: RunStatus, error: str | None = None, mlflow_run_id: str | None = None) -> None:
+def end(
+    session: Session,
+    *,
+    status: RunStatus,
+    error: str | None = None,
+    mlflow_run_id: str | None = None,
+    warnings: Sequence[str] = (),
+) -> None:
     """Writes the run's last row, joins its parts and rebuilds the database file."""
     row = run_row(
         session.run,
@@ -31,6 +38,7 @@ def end(session: Session, *, status: RunStatus, error: str | None = None, mlflow
         config_hash=config_hash(session.run.experiment),
         error=error,
         mlflow_run_id=mlflow_run_id,
+        warnings=list(dict.fromkeys(warnings)),
         ended=True,
     )
     session.store.write("runs", [row], later=1)

@@ -9,6 +9,9 @@ from tasks.report.latency import values
 from tasks.report.numbers import is_number
 from tasks.report.quality import quality_rows
 
+_SAID_BY_MACHINE = "no GPU power or energy was measured"
+"""A warning of the run that `_machine` tells in its own words, from the rows."""
+
 
 class Alert(NamedTuple):
     """`level`: bad (a number may be wrong), warn (know this), note (nothing to do)."""
@@ -177,4 +180,8 @@ def alerts(data: ReportData) -> list[Alert]:
     if run.get("git_dirty"):
         found.append(Alert("note", "The checkout had changes", "the commit alone does not give this code", "top"))
     found += [*_requests(data), *_engine(data), *_prompts(data), *_scores(data), *_machine(data)]
+    said = {alert.text for alert in found}
+    for warning in run.get("warnings") or []:
+        if warning not in said and not warning.startswith(_SAID_BY_MACHINE):
+            found.append(Alert("warn", "A step of the run warned", warning, "plan"))
     return sorted(found, key=lambda alert: ("bad", "warn", "note").index(alert.level))

@@ -43,6 +43,7 @@ RUNS = Table(
         text("mlflow_run_id", "The run in MLflow; NULL until tracking answered."),
         mapping("tags", "The experiment's own tags."),
         text("error", "Why the run failed; NULL where it did not."),
+        texts("warnings", "What the steps of the run warned of: data, plan, engine, tracking."),
     ),
 )
 
