@@ -10,7 +10,7 @@ BIN := .venv/bin
 SETUP := $(PYTHON) requirements/bootstrap.py --device $(DEVICE) $(if $(filter-out python3,$(PYTHON)),--python $(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev model run test test-slow lint format ui lock clean
+.PHONY: help setup setup-dev model run test test-slow bench lint format ui lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: setup-dev ## the tests that take seconds (ARGS="-k plan")
 
 test-slow: setup-dev ## the tests that take minutes
 	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+bench: setup-dev ## what assay adds to vLLM, as ratios against bare controls (minutes)
+	@$(BIN)/python -m tests.bench.overhead
 
 lint: setup-dev ## formatting, style, types, and the direction of the imports
 	@$(BIN)/ruff format --check .

@@ -1,7 +1,6 @@
 """The `assay` command. Each command imports what it needs when it runs, so that `assay --help` is there at once."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -51,7 +50,8 @@ def run(
 
     Exit codes: 0 done, 1 the run failed, 2 bad usage or config, 130 and 143 interrupted (it can be resumed).
 
-    Examples: `assay run quickstart`, `assay run my.yaml --limit 20 --set arms=[free]`, `assay run --resume last`
+    Examples: `assay run quickstart`, `assay run my.yaml --limit 20 --set sampling.max_tokens=20`,
+    `assay run --resume last`
     """
     from flows.commands.run import run_experiment  # noqa: PLC0415
 
@@ -136,12 +136,13 @@ def schema() -> None:
 
 @app.command()
 def ui(
-    port: Annotated[int, typer.Option("--port", help="MLflow's port on this machine.")] = 5000,
+    mlflow_port: Annotated[int, typer.Option("--mlflow-port", help="Where MLflow's pages are.")] = 5000,
+    prefect_port: Annotated[int, typer.Option("--prefect-port", help="Where Prefect's pages are.")] = 4200,
 ) -> None:
-    """Serve the recorded runs in MLflow's pages, on this machine only, until Ctrl-C."""
+    """Serve the recorded runs in MLflow's and Prefect's pages, on this machine only, until Ctrl-C."""
     from flows.commands.ui import serve  # noqa: PLC0415
 
-    raise typer.Exit(serve(port=port))
+    raise typer.Exit(serve(mlflow_port=mlflow_port, prefect_port=prefect_port))
 
 
 @models_app.callback(invoke_without_command=True)
@@ -170,36 +171,35 @@ def datasets(context: typer.Context, json_: Json = False) -> None:
         list_datasets(as_json=json_)
 
 
-@app.callback()
-def version_option(
-    version: Annotated[bool, typer.Option("--version", help="Print assay's version.", is_eager=True)] = False,
-) -> None:
-    if version:
-        from importlib.metadata import version as installed  # noqa: PLC0415
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415
 
-        typer.echo(installed("assay"))
+        typer.echo(version("assay"))
         raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print assay's version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Nothing to do before a command."""
 
 
 def main() -> None:
     """The entry point: assay's own errors become a message and their exit code, an interrupt 130 or 143."""
     from flows.signals import Terminated, raise_on_sigterm  # noqa: PLC0415
 
-    # `python -m` and the console script both put the caller's folder first on the path, which may hold other packages
-    # called tasks or schemas.
-    if sys.path and sys.path[0] in ("", str(Path.cwd())):
-        root = str(Path(__file__).resolve().parents[1])
-        if sys.path[0] != root:
-            sys.path.insert(0, root)
     raise_on_sigterm()
     try:
         app(standalone_mode=True)
     except AssayError as error:
         typer.echo(f"error: {error}", err=True)
+        for note in getattr(error, "__notes__", []):
+            typer.echo(note, err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
     except Terminated:
         typer.echo("terminated", err=True)
         sys.exit(143)

@@ -91,8 +91,10 @@ class RunConsole:
         rate = f", {summary.output_tokens / summary.wall_s:,.0f} tokens/s" if summary.wall_s > 0 else ""
         said.append(f"{counts}{reused}, {summary.output_tokens:,} output tokens{rate}")
 
-    def results(self, summary: ScoredSummary) -> None:
-        """Quality with its 95 % intervals and the arms against each other; then the form of the answers."""
+    def results(self, summary: ScoredSummary, *, warnings: Sequence[str]) -> None:
+        """What was warned of; quality with its 95 % intervals, the arms against each other; the answers' form."""
+        for warning in warnings:
+            self.warn(warning)
         quality = [row for row in summary.headline if ".form." not in str(row["metric"])]
         self._console.print(_quality_table(quality, summary.verdicts))
         form = [row for row in summary.headline if str(row["metric"]).endswith(FORM_SHOWN)]

@@ -6,14 +6,17 @@ profile -> plan -> build the engine -> generate and validate (free | guided) -> 
 import contextlib
 import resource
 from collections.abc import Iterator
+from pathlib import Path
 
+from filelock import FileLock, Timeout
 from prefect import flow
+from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 
 from flows.console import RunConsole
 from flows.runtime import assay_home
-from flows.signals import Terminated
-from schemas.errors import RunError
+from flows.signals import Terminated, keep_sigterm
+from schemas.errors import ConfigError, RunError
 from schemas.run import RunContext, RunResult, RunStatus
 from schemas.summary import GeneratedSummary
 from tasks.dataset.step import load_datasets, profile_datasets
@@ -22,6 +25,7 @@ from tasks.engine.step import build_engine, generate_answers
 from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
 from tasks.plan.device import read_device_facts
+from tasks.plan.host import plan_cores
 from tasks.plan.stage import run_requests
 from tasks.plan.step import plan_engine
 from tasks.record import mlflow_run, stage
@@ -40,7 +44,16 @@ class RunNotFinished(RunError):
         self.result = result
 
 
-@flow(name="experiment", persist_result=False)
+def _flow_run_name() -> str:
+    """A name that says what runs, for Prefect's lists."""
+    parameters = flow_run.parameters
+    if parameters.get("resume"):
+        return f"resume {parameters['resume']}"
+    limit = f", {parameters['limit']} a dataset" if parameters.get("limit") else ""
+    return f"{Path(str(parameters.get('config'))).stem}{limit}"
+
+
+@flow(name="experiment", flow_run_name=_flow_run_name, persist_result=False)
 def experiment(
     config: str | None = None,
     overrides: list[str] | None = None,
@@ -62,6 +75,7 @@ def experiment(
     Raises ConfigError before the engine starts, EngineError, and RunNotFinished when too many requests failed or the
     time was over.
     """
+    keep_sigterm()
     console = RunConsole(quiet=quiet)
     run = open_run(
         home=assay_home(),
@@ -75,8 +89,8 @@ def experiment(
     session = Session(run)
     console.title(f"{run.experiment.name}  {run.run_id}{'  (resumed)' if run.resumed else ''}")
     warnings: list[str] = []
-    stage.begin(session)
-    with _whatever_happens(session):
+    with _run_lock(run), _whatever_happens(session, warnings):
+        stage.begin(session)
         with console.step("model") as said:
             folder = model_folder(run.experiment.model, cache=session.cache, on_progress=console.warn)
             model = read_model_facts(folder, cache=session.cache)
@@ -84,7 +98,7 @@ def experiment(
             said.append(f"{run.experiment.model.name}, {model.weights_bytes / 1e6:,.0f} MB of {model.dtype} weights")
 
         # vLLM's import takes seconds and needs no plan: it runs while the data is read.
-        with EngineClient(log_path=run.engine_log, cores=device.cores) as engine:
+        with EngineClient(log_path=run.engine_log, cores=plan_cores(device).value) as engine:
             with console.step("load datasets") as said:
                 datasets = load_datasets(session, model=model, folder=folder)
                 console.datasets(said, datasets)
@@ -92,8 +106,8 @@ def experiment(
                 datasets = profile_datasets(session, datasets)
                 console.profile(said, datasets)
             with console.step("plan") as said:
-                requests = run_requests(run.experiment, datasets=datasets, samples=session.samples())
-                plan = plan_engine(session, requests=requests, model=model, device=device)
+                session.requests = run_requests(run.experiment, datasets=datasets, samples=session.samples())
+                plan = plan_engine(session, model=model, device=device)
                 console.plan(said, plan)
             warnings += [*datasets.warnings, *plan.warnings]
             with console.step("start tracking"):
@@ -102,8 +116,8 @@ def experiment(
                 built = build_engine(session, engine, plan=plan, model=model, device=device)
                 console.built(said, built)
             warnings += built.downgrades
-            with console.step("generate") as said, console.progress(len(requests)) as bar:
-                generated = generate_answers(session, engine, built=built, requests=requests, on_update=bar.update)
+            with console.step("generate") as said, console.progress(len(session.requests)) as bar:
+                generated = generate_answers(session, engine, built=built, on_update=bar.update)
                 console.generated(said, generated)
             warnings += generated.warnings
 
@@ -112,15 +126,13 @@ def experiment(
             said.append(f"{scored.scores:,} scores")
         status, error = verdict(generated, max_failed=run.experiment.max_failed)
         with console.step("report and record"):
-            stage.end(session, status=status, error=error, mlflow_run_id=mlflow_run_id, warnings=warnings)
+            warnings += stage.end(session, status=status, error=error, mlflow_run_id=mlflow_run_id, warnings=warnings)
             figures = write_report(session)
             if mlflow_run_id is not None:
                 with _tracking_may_fail(warnings):
                     track(session, mlflow_run_id=mlflow_run_id, status=status, built=built, figures=figures)
 
-    for warning in dict.fromkeys(warnings):
-        console.warn(warning)
-    console.results(scored)
+    console.results(scored, warnings=list(dict.fromkeys(warnings)))
     result = _result(run, status, error, generated, mlflow_run_id, list(dict.fromkeys(warnings)))
     if status != "finished":
         raise RunNotFinished(result)
@@ -160,17 +172,36 @@ def _tracking_may_fail(warnings: list[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _whatever_happens(session: Session) -> Iterator[None]:
+def _run_lock(run: RunContext) -> Iterator[None]:
+    """One session of a run at a time: two would answer everything twice. Raises ConfigError if another one runs."""
+    lock = FileLock(run.folder / "lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise ConfigError.one(
+            f"run {run.run_id} is running in another process", suggestion="wait for it, or end it first"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _whatever_happens(session: Session, warnings: list[str]) -> Iterator[None]:
     """However the run is ended early, its row and its MLflow run say so."""
     try:
         yield
     except BaseException as error:
-        cancelled = isinstance(error, KeyboardInterrupt | Terminated)
+        cancelled = isinstance(error, KeyboardInterrupt | Terminated | TerminationSignal)
         status: RunStatus = "cancelled" if cancelled else "failed"
         error.add_note(f"assay run --resume {session.run.run_id}")
         reason = "interrupted" if cancelled else f"{type(error).__name__}: {error}"
         mlflow_run_id = stage.known_mlflow_id(session.run.folder)
-        stage.end(session, status=status, error=reason, mlflow_run_id=mlflow_run_id)
+        try:
+            stage.end(session, status=status, error=reason, mlflow_run_id=mlflow_run_id, warnings=warnings)
+        except Exception as second:  # noqa: BLE001 - the first error is the one to report; this one goes with it
+            error.add_note(f"how the run ended could not be written either: {second}")
         if mlflow_run_id is not None:
             with contextlib.suppress(mlflow_run.TrackingError):
                 mlflow_run.close_run(session.run, mlflow_run_id=mlflow_run_id, status=stage.MLFLOW_STATUS[status])

@@ -14,17 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from schemas.errors import RunError
+from tasks.doctor import TELEMETRY
 from tasks.engine.process import SupervisedProcess
 
 SERVER_TIMEOUT_S = 90.0
 
-TELEMETRY_OFF = {
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "VLLM_NO_USAGE_STATS": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-}
+
+_PREFECT_KEYS = ("PREFECT_API_KEY", "PREFECT_API_AUTH_STRING")
+_MLFLOW_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+"""With MLflow's own, a tracking server that is down holds a run up for minutes."""
 
 
 def assay_home() -> Path:
@@ -43,10 +41,16 @@ def assay_home() -> Path:
 def prepare_environment(home: Path) -> None:
     """Telemetry of every component off; Prefect under assay's own folder, whatever profile lies in the user's home.
 
-    A Prefect server is used only if it is named to assay, by ASSAY_PREFECT_API_URL."""
-    for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+    A Prefect server is used only if it is named to assay, by ASSAY_PREFECT_API_URL; the keys to it then stay."""
+    kept = _PREFECT_KEYS if os.environ.get("ASSAY_PREFECT_API_URL") else ()
+    for name in [name for name in os.environ if name.startswith("PREFECT_") and name not in kept]:
         del os.environ[name]
-    os.environ.update(TELEMETRY_OFF)
+    for name, value in _MLFLOW_PATIENCE.items():
+        os.environ.setdefault(name, value)
+    # Our own servers are on this machine: a proxy that the user has for the world would not find them.
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
+    os.environ.update(TELEMETRY)
     folder = home / "prefect"
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["ASSAY_HOME"] = str(home)
@@ -56,21 +60,50 @@ def prepare_environment(home: Path) -> None:
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "ERROR"
     os.environ["PREFECT_CLI_COLORS"] = "false"
     os.environ["MPLBACKEND"] = "svg"
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+
+
+class PrefectApi:
+    """A Prefect server that a run reports to; `process` is None for one that was there before."""
+
+    def __init__(self, url: str, process: SupervisedProcess | None) -> None:
+        self.url = url
+        self._process = process
+
+    def wait(self, *, timeout_s: float = SERVER_TIMEOUT_S) -> None:
+        """Waits for it to answer. Raises RunError with what to do if it does not, or has died."""
+        end = time.monotonic() + timeout_s
+        reason = "no answer"
+        while time.monotonic() < end:
+            if self._process is not None and self._process.returncode is not None:
+                raise RunError(f"Prefect's temporary server ended; its log ends with:\n{self._process.log_tail(8)}")
+            try:
+                with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:  # noqa: S310 - named to us
+                    if answer.status == 200:
+                        return
+            except (urllib.error.URLError, OSError) as error:
+                reason = str(error)
+            time.sleep(0.1)
+        raise RunError(
+            f"the Prefect server at {self.url} does not answer ({reason}); the log of a temporary one is "
+            "prefect/server.log under ASSAY_HOME, and `assay doctor` looks at ports and settings"
+        )
 
 
 @contextlib.contextmanager
-def prefect_server(home: Path) -> Iterator[str]:
-    """The API's address: of the server that ASSAY_PREFECT_API_URL names, else of a temporary one, which ends with this
-    process however it ends. Starting takes seconds: what is done inside the `with` before `wait_healthy` is free."""
+def prefect_server(home: Path) -> Iterator[PrefectApi]:
+    """The server that ASSAY_PREFECT_API_URL names, else a temporary one, which ends with this process however it ends.
+
+    Starting takes seconds: what is done inside the `with` before `wait` is free."""
     named = os.environ.get("ASSAY_PREFECT_API_URL")
     if named:
         os.environ["PREFECT_API_URL"] = named
-        yield named
+        yield PrefectApi(named, None)
         return
     port = _free_port()
     url = f"http://127.0.0.1:{port}/api"
     os.environ["PREFECT_API_URL"] = url
-    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    command = [sys.executable, "-P", "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"]
     environment = os.environ | {
         "PREFECT_UI_ENABLED": "0",
@@ -80,7 +113,7 @@ def prefect_server(home: Path) -> Iterator[str]:
     }
     server = SupervisedProcess(command, env=environment, log_path=home / "prefect" / "server.log")
     try:
-        yield url
+        yield PrefectApi(url, server)
     finally:
         _flush_prefect_logs()
         server.close()
@@ -90,24 +123,6 @@ def _flush_prefect_logs() -> None:
     """Prefect sends logs from a thread of its own; what is still in its queue would find no server any more."""
     if "prefect.logging.handlers" in sys.modules:
         sys.modules["prefect.logging.handlers"].APILogHandler().flush()
-
-
-def wait_healthy(url: str, *, timeout_s: float = SERVER_TIMEOUT_S) -> None:
-    """Waits for a Prefect server to answer. Raises RunError with what to do if it does not."""
-    end = time.monotonic() + timeout_s
-    reason = "no answer"
-    while time.monotonic() < end:
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:  # noqa: S310 - http to our own server
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, OSError) as error:
-            reason = str(error)
-        time.sleep(0.1)
-    raise RunError(
-        f"the Prefect server at {url} does not answer ({reason}); its log is prefect/server.log under ASSAY_HOME, "
-        "and `assay doctor` looks at ports and settings"
-    )
 
 
 def _free_port() -> int:

@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 RequestKind = Literal["generate", "loglikelihood"]
 
+ANSWERED = ("ok", "invalid", "truncated")
+"""The states of a request that the engine answered."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:

@@ -21,6 +21,8 @@ class DatasetSummary(Summary):
     tokenize_s: float
     tokenizer_fingerprint: str
     max_len: int
+    over_limit: int
+    """Rows whose prompt, with its output budget, was longer than that: cut, shorn of shots, or left out."""
     needs: list[str]
     """What its metrics read: generate, loglikelihood."""
     arms: list[str]

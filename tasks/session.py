@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from schemas.run import RunContext
-from schemas.sample import Sample
+from schemas.sample import Request, Sample
 from tasks.record.store import Store
 
 
@@ -17,6 +17,11 @@ class Session:
         self.run = run
         self.store = Store(run)
         self._samples: list[Sample] | None = None
+        self.requests: list[Request] = []
+        """Every request of the run, in order. Held here and not handed from step to step: Prefect walks through the
+        arguments of a task, token by token."""
+        self.request_keys: dict[str, str] = {}
+        """By request_id, once the engine is known: what an answer must carry to be this run's."""
 
     @property
     def cache(self) -> Path:

@@ -35,12 +35,11 @@ class _Gpus:
         self.reason: str | None = None
         try:
             pynvml.nvmlInit()
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                self._handles[pynvml.nvmlDeviceGetUUID(handle)] = handle
         except pynvml.NVMLError as error:
             self.reason = str(error)
-            return
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            self._handles[pynvml.nvmlDeviceGetUUID(handle)] = handle
 
     def rows(self, now: datetime.datetime) -> list[dict[str, Any]]:
         return [self._row(uuid, handle, now) for uuid, handle in self._handles.items()]
@@ -83,7 +82,7 @@ class Telemetry:
     """
 
     def __init__(self, *, pid: int, write: Callable[[Sequence[dict[str, Any]]], None]) -> None:
-        self._root = psutil.Process(pid)
+        self._pid = pid
         self._write = write
         self._gpus = _Gpus()
         self._rows: list[dict[str, Any]] = []
@@ -128,7 +127,8 @@ class Telemetry:
     def _cpu_row(self, now: datetime.datetime) -> dict[str, Any]:
         cpu_seconds, rss = 0.0, 0
         with contextlib.suppress(psutil.NoSuchProcess):
-            for process in [self._root, *self._root.children(recursive=True)]:
+            root = psutil.Process(self._pid)
+            for process in [root, *root.children(recursive=True)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     times = process.cpu_times()
                     cpu_seconds += times.user + times.system

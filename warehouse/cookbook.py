@@ -124,7 +124,7 @@ HAVING n > 1""",
     ),
     (
         "What was the temperature of each run's sampling?",
-        """SELECT run_id, name, config ->> '$.sampling.temperature' AS temperature
+        """SELECT run_id, name, config ->> '$.datasets[0].sampling.temperature' AS temperature
 FROM runs""",
     ),
     (

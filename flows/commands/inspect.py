@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.commands.checks import checked_experiment
-from flows.commands.output import print_json, stdout_console
+from flows.commands.output import print_json, stdout_console, visible
 from flows.console import RunConsole
 from flows.runtime import assay_home
 from schemas.errors import ConfigError
@@ -65,7 +65,7 @@ def list_runs(*, as_json: bool) -> None:
             f"{row['started_at']:%Y-%m-%d %H:%M:%S}",
             "–" if seconds is None else f"{seconds:.0f}",
             "–" if row["git_commit"] is None else row["git_commit"][:9],
-            escape(str(row["error"]).splitlines()[0]) if row["error"] else "",
+            escape(visible(str(row["error"]).splitlines()[0])) if row["error"] else "",
         )
     stdout_console().print(table if rows else "no runs yet; start one with: assay run quickstart")
 
@@ -80,7 +80,9 @@ def show_run(*, run_id: str, as_json: bool) -> None:
         return
     console = stdout_console()
     for name in ("run_id", "name", "status", "started_at", "ended_at", "host", "git_commit", "git_dirty", "error"):
-        console.print(f"{name:<12}{'–' if row[name] is None else row[name]}", markup=False, soft_wrap=True)
+        console.print(
+            f"{name:<12}{'–' if row[name] is None else visible(str(row[name]))}", markup=False, soft_wrap=True
+        )
     console.print(f"{'report':<12}{home / 'runs' / row['run_id'] / 'report.html'}", markup=False, soft_wrap=True)
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0))
     for name in ("metric", "arm", "value", "95 % interval", "unit", "n", "failed"):

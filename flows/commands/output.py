@@ -1,6 +1,7 @@
 """What commands print, for programs and for people."""
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -19,6 +20,25 @@ def stdout_console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on one line, on stdout, and nothing after it. NaN does not occur: it would be no JSON."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+    """One JSON object on one line, on stdout, and nothing after it.
+
+    What JSON has no word for: NaN and infinities become null, bytes hexadecimal text, times ISO 8601."""
+    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, default=str) + "\n")
     sys.stdout.flush()
+
+
+def visible(text: str) -> str:
+    """Text for a terminal or a file: control characters, which a model may have written, as their escapes."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, bytes):
+        return value.hex()
+    return value

@@ -1,15 +1,19 @@
 """`assay run`: checks first, then the flow under a Prefect server, and what is printed at the end."""
 
+import errno
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from flows.commands.checks import checked_experiment
 from flows.commands.output import print_json
 from flows.console import RunConsole
-from flows.runtime import assay_home, prefect_server, prepare_environment, wait_healthy
+from flows.runtime import assay_home, prefect_server, prepare_environment
 from flows.signals import Terminated
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, RunError
 from schemas.run import RunResult
 from tasks.record.open import check_disk, stored_run
 
@@ -31,17 +35,22 @@ def run_experiment(
     max_time_s = None if max_time is None else parse_duration(max_time)
     check_disk(home)
     if resume is not None:
-        resume = str(stored_run(home, resume)["run_id"])
+        stored = _resumable(home, resume, changed=file is None and bool(overrides or limit is not None))
+        resume = str(stored["run_id"])
+        if stored["status"] == "finished":
+            return _nothing_left(resume, as_json)
     elif file is None:
         raise ConfigError.one("name an experiment file, or a run to --resume", suggestion="assay run quickstart")
     if file is not None:
         checked_experiment(file, overrides=overrides, limit=limit)
     prepare_environment(home)
+    # What ends a run is said once, by the command: Prefect would log a traceback of it first, however it was meant.
+    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     console = RunConsole()
-    with prefect_server(home) as url:
+    with prefect_server(home) as prefect:
         with console.step("start Prefect"):
             flow = _import_flow()
-            wait_healthy(url)
+            prefect.wait()
         try:
             result = flow(config=file, overrides=list(overrides), limit=limit, max_time_s=max_time_s, resume=resume)
         except KeyboardInterrupt as error:
@@ -51,6 +60,7 @@ def run_experiment(
         except Exception as error:
             found = getattr(error, "result", None)
             if not isinstance(found, RunResult):
+                _say_if_full(error, home)
                 raise
             result = found
     seconds = time.monotonic() - started
@@ -71,6 +81,21 @@ def run_experiment(
     return result.exit_code
 
 
+def _resumable(home: Path, run_id: str, *, changed: bool) -> dict[str, Any]:
+    if changed:
+        raise ConfigError.one(
+            "a resumed run keeps its config: --set and --limit would change it", suggestion="start a new run"
+        )
+    return stored_run(home, run_id)
+
+
+def _nothing_left(run_id: str, as_json: bool) -> int:
+    RunConsole().lines([("run", f"{run_id} is finished: nothing is left to do")])
+    if as_json:
+        print_json({"run_id": run_id, "status": "finished", "exit_code": 0})
+    return 0
+
+
 def parse_duration(text: str) -> float:
     """Seconds of `90`, `90s`, `15m` or `2h`. Raises ConfigError for anything else."""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smh]?)\s*", text)
@@ -83,6 +108,18 @@ def _import_flow() -> Callable[..., RunResult]:
     from flows.experiment import experiment  # noqa: PLC0415 - imports Prefect, whose settings must stand before
 
     return experiment
+
+
+def _say_if_full(error: BaseException, home: Path) -> None:
+    """Raises RunError in place of an error that came of a full disk, now or while another one was dealt with."""
+    chain = [error]
+    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
+        chain.append(before)
+    if any(isinstance(each, OSError) and each.errno in (errno.ENOSPC, errno.EDQUOT) for each in chain):
+        resume = next((note for each in chain for note in getattr(each, "__notes__", [])), "assay run --resume last")
+        raise RunError(
+            f"the disk under {home} is full; what was answered before is kept. Make room, then: {resume}"
+        ) from error
 
 
 def _interrupted(console: RunConsole, error: BaseException, code: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from flows.commands.output import print_json, stdout_console
+from flows.commands.output import print_json, stdout_console, visible
 from flows.runtime import assay_home
 from schemas.errors import ConfigError
 from warehouse.query import Result, query
@@ -23,9 +23,11 @@ def run_query(*, query: str, format_: str, limit: int | None) -> None:
         raise ConfigError.one(f"--format {format_} is not known", suggestion=f"use {', '.join(FORMATS)}")
     result = _ask(query, limit)
     if format_ == "json":
-        print_json(
-            {"columns": result.columns, "rows": [dict(zip(result.columns, row, strict=True)) for row in result.rows]}
-        )
+        names = [
+            name if result.columns.index(name) == index else f"{name}_{index + 1}"
+            for index, name in enumerate(result.columns)
+        ]
+        print_json({"columns": result.columns, "rows": [dict(zip(names, row, strict=True)) for row in result.rows]})
     elif format_ == "csv":
         writer = csv.writer(sys.stdout)
         writer.writerow(result.columns)
@@ -44,7 +46,7 @@ def _csv_cell(value: Any) -> Any:
         return ""
     if isinstance(value, int | float):
         return value
-    text = str(value)
+    text = visible(value.hex() if isinstance(value, bytes) else str(value))
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -67,5 +69,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: _CELL + 1])
+    shown = visible(text[: _CELL + 1])
     return escape(shown if len(text) <= _CELL else shown[: _CELL - 1] + "…")

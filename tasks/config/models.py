@@ -23,7 +23,6 @@ def load_model(raw: Any, experiment: Layers, changes: dict[str, Any]) -> NamedMo
     changes: what the command line changes of a model that the experiment names.
     Raises ConfigError with every problem.
     """
-    here = ("model",)
     if isinstance(raw, dict):
         ignored: list[Problem] = []  # the experiment's own validation has reported them
         layers = Layers([layer.inside("model") for layer in experiment.layers])
@@ -31,21 +30,36 @@ def load_model(raw: Any, experiment: Layers, changes: dict[str, Any]) -> NamedMo
         return None if model is None else _named(None, model, layers)
     if not isinstance(raw, str):
         return None
-    at = experiment.place(here)
-    base = experiment.origin(here).base
-    command_line = Layer(changes or None, None, here)
-    if "/" in raw and not raw.endswith(SUFFIXES):
-        data, name = _folder_or_hub(raw, base, at)
-        layers = Layers([command_line, Layer(data, experiment.origin(here).file, here)])
-    else:
-        file = read_yaml(find_config("model", raw, base=base, beside=experiment.home, at=at))
-        data, name = file.data, file.path.stem
-        layers = Layers([command_line, Layer(data, file)])
+    data, name, layers = _named_data(raw, experiment, changes)
     problems: list[Problem] = []
     model = layers.validated(Model, merged(data, changes), problems)
     if model is None:
         raise ConfigError(problems)
     return _named(name, model, layers)
+
+
+def model_place(raw: Any, experiment: Layers, changes: dict[str, Any], keypath: tuple[str, ...]) -> Place:
+    """Where a user finds this key of the model that `load_model` gives for the same arguments.
+
+    A model that the experiment names by its folder or hub id has no keys of its own: its place is that name's."""
+    if isinstance(raw, dict):
+        return Layers([layer.inside("model") for layer in experiment.layers]).place(keypath)
+    if "/" in raw and not raw.endswith(SUFFIXES):
+        return experiment.place(("model",))
+    return _named_data(raw, experiment, changes)[2].place(keypath)
+
+
+def _named_data(raw: str, experiment: Layers, changes: dict[str, Any]) -> tuple[dict[str, Any], str, Layers]:
+    """The data of a model that is given by name, path or hub id, its name, and where its keys were written."""
+    here = ("model",)
+    at = experiment.place(here)
+    base = experiment.origin(here).base
+    command_line = Layer(changes or None, None, here)
+    if "/" in raw and not raw.endswith(SUFFIXES):
+        data, name = _folder_or_hub(raw, base, at)
+        return data, name, Layers([command_line, Layer(data, experiment.origin(here).file, here)])
+    file = read_yaml(find_config("model", raw, base=base, beside=experiment.home, at=at))
+    return file.data, file.path.stem, Layers([command_line, Layer(file.data, file)])
 
 
 def _folder_or_hub(reference: str, base: Path, at: Place) -> tuple[dict[str, Any], str]:

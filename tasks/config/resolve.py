@@ -22,7 +22,7 @@ from tasks.config.locate import (
     list_names,
     relative_to_here,
 )
-from tasks.config.models import load_model
+from tasks.config.models import load_model, model_place
 from tasks.config.overrides import DEFAULT_ENGINE, apply_overrides, merged
 from tasks.config.yaml_file import read_yaml
 
@@ -33,6 +33,7 @@ __all__ = [
     "known_config_files",
     "list_names",
     "load_experiment",
+    "place_in_model",
     "to_yaml",
 ]
 
@@ -74,6 +75,14 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
         max_failed=written.max_failed,
         tags=written.tags,
     )
+
+
+def place_in_model(path: str | Path, keypath: tuple[str, ...], *, overrides: Sequence[str] = ()) -> Place:
+    """Where a user finds a key of the model of an experiment that `load_experiment` has read without a fault."""
+    file = read_yaml(find_experiment(path))
+    changed = apply_overrides(file.data, overrides)
+    experiment = Layers([Layer(changed.written or None, None), Layer(file.data, file)])
+    return model_place(changed.data.get("model"), experiment, changed.model, keypath)
 
 
 def find_experiment(path: str | Path) -> Path:

@@ -12,7 +12,7 @@ from tasks.dataset.load import Row
 from tasks.dataset.rows import canonical_json, sha256_hex
 from tasks.dataset.shots import answer_text, delimiter, messages_with_shots, text_with_shots
 from tasks.dataset.template import Template, compile_template, native, render
-from tasks.dataset.tokenizer import valid_unicode
+from tasks.dataset.unicode import valid_unicode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,17 @@ import jsonschema_rs
 import regex
 
 from schemas.dataset import Guide, NamedDataset
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, Problem
 from schemas.sample import Grammar
+from tasks.config.disk import names_in
+from tasks.config.locate import relative_to_here
+from tasks.config.nearest import did_you_mean, did_you_mean_or_list
 from tasks.dataset.rows import sha256_hex
-from tasks.dataset.tokenizer import valid_unicode
+from tasks.dataset.unicode import valid_unicode
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+_MOST_PROBLEMS = 10
 
 Kind = Literal["json_schema", "json_object", "regex", "choice"]
 
@@ -40,9 +47,10 @@ def dataset_grammar(dataset: NamedDataset) -> Grammar | None:
             "a choice guide needs the dataset's `choices`, or `options` of its own", file=file, key="guide"
         )
     schema: Any = guide.schema_
+    schema_file: Path | None = None
     key = {"json_schema": "guide.schema", "regex": "guide.pattern", "choice": "guide.options"}.get(guide.kind, "guide")
     if isinstance(schema, str):
-        file, schema = _schema_file(schema, file=file)
+        schema_file, schema = _schema_file(schema, file=file)
     try:
         if guide.kind == "json_object":
             return make_grammar(kind="json_object", content='{"type":"object"}')
@@ -52,6 +60,8 @@ def dataset_grammar(dataset: NamedDataset) -> Grammar | None:
             return _pattern_grammar(guide.pattern)
         return None if guide.options is None else _choice_grammar(guide.options)
     except InvalidGrammar as invalid:
+        if schema_file is not None:
+            raise ConfigError(schema_problems(schema, file=schema_file, otherwise=str(invalid))) from invalid
         raise ConfigError.one(str(invalid), file=file, key=key) from invalid
 
 
@@ -94,7 +104,12 @@ def _schema_value(value: Any) -> Any:
 def _schema_file(path: str, *, file: Path | None) -> tuple[Path, Any]:
     found = Path(path)
     if not found.is_file():
-        raise ConfigError.one(f"the schema file {found} does not exist", file=file, key="guide.schema")
+        raise ConfigError.one(
+            f"the schema file {relative_to_here(found)} does not exist",
+            file=file,
+            key="guide.schema",
+            suggestion=did_you_mean(found.name, [name for name in names_in(found.parent) if name != found.name]),
+        )
     try:
         return found, json.loads(found.read_bytes().decode("utf-8"))
     except json.JSONDecodeError as broken:
@@ -114,6 +129,25 @@ def _schema_grammar(schema: Any) -> Grammar:
     if problem is not None:
         raise InvalidGrammar(problem)
     return make_grammar(kind="json_schema", content=content)
+
+
+def schema_problems(schema: Any, *, file: Path, otherwise: str) -> list[Problem]:
+    """What the draft's own schema finds wrong with a schema, each at its key in the schema's file.
+
+    otherwise: the one message where the fault is of another kind (a reference, a pattern, a draft that is unknown)."""
+    draft = schema.get("$schema", _DRAFT) if isinstance(schema, dict) else _DRAFT
+    try:
+        errors = list(jsonschema_rs.validator_for({"$ref": draft}, retriever=_no_fetch).iter_errors(schema))
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, TypeError):
+        errors = []
+    problems = []
+    for error in errors[:_MOST_PROBLEMS]:
+        place, message, hint = error.instance_path, error.message, None
+        if place and place[-1] == "type" and isinstance(error.instance, str):
+            message, hint = f"{error.instance!r} is no type", did_you_mean_or_list(error.instance, _TYPES)
+        key = ".".join(str(part) for part in place) or None
+        problems.append(Problem(message=f"not a valid JSON schema: {message}", file=file, key=key, suggestion=hint))
+    return problems or [Problem(message=otherwise, file=file)]
 
 
 def _no_fetch(uri: str) -> Any:

@@ -4,10 +4,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from schemas.dataset import DatasetSource, NamedDataset
+from schemas.dataset import DatasetSource, HubDatasetSource, NamedDataset
 from schemas.errors import ConfigError
+from tasks.config.locate import relative_to_here
 from tasks.dataset.rows import RawRow, canonical_json, nearest, sha256_hex
 from tasks.dataset.sources import file_fingerprint, read_rows
+from tasks.dataset.unicode import valid_unicode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ def load_rows(dataset: NamedDataset) -> LoadedDataset:
 def _load(dataset: NamedDataset, source: DatasetSource, *, limit: int | None, key: str) -> LoadedDataset:
     name, id_field = dataset.name, dataset.config.id_field
     file = Path(dataset.path) if dataset.path else None
+    data_file = None if isinstance(source, HubDatasetSource) else Path(source.path)
     rows: list[Row] = []
     columns: dict[str, None] = {}
     named: dict[str, tuple[int, int | None]] = {}
@@ -64,9 +67,10 @@ def _load(dataset: NamedDataset, source: DatasetSource, *, limit: int | None, ke
         total += 1
         columns.update(dict.fromkeys(raw.fields))
         if id_field is not None:
-            own = _own_id(raw, id_field=id_field, file=file)
+            own = _own_id(raw, id_field=id_field, file=file, data_file=data_file)
             if own in named:
-                raise _twice(own, id_field=id_field, first=named[own], second=(raw.index, raw.line), file=file)
+                second = (raw.index, raw.line)
+                raise _twice(own, id_field=id_field, first=named[own], second=second, file=data_file or file)
             named[own] = (raw.index, raw.line)
         else:
             digest = sha256_hex(canonical_json(raw.fields))[:16]
@@ -77,8 +81,12 @@ def _load(dataset: NamedDataset, source: DatasetSource, *, limit: int | None, ke
         if limit is None or len(rows) < limit:
             rows.append(Row(sample_id=f"{name}:{own}", row_index=raw.index, raw=raw.raw, fields=raw.fields))
     if not rows:
+        what = "its source" if data_file is None else str(relative_to_here(data_file))
         raise ConfigError.one(
-            f"the dataset {name} is empty: its source has no rows", file=file, key=key, suggestion="give it rows"
+            f"the dataset {name} is empty: {what} has no rows",
+            file=file,
+            key=key if data_file is None else f"{key}.path",
+            suggestion="is it the one you meant?",
         )
     warnings = [f"{name}: {repeated} of {total} rows repeat an earlier row word for word"] if repeated else []
     return LoadedDataset(
@@ -90,12 +98,16 @@ def _load(dataset: NamedDataset, source: DatasetSource, *, limit: int | None, ke
     )
 
 
-def _own_id(raw: RawRow, *, id_field: str, file: Path | None) -> str:
+def _own_id(raw: RawRow, *, id_field: str, file: Path | None, data_file: Path | None) -> str:
     where = f"row {raw.index}" + (f" (line {raw.line})" if raw.line else "")
     if id_field not in raw.fields:
+        at_fault = (
+            file if raw.index == 0 or data_file is None else data_file
+        )  # other rows have it: then the row lacks it
         raise ConfigError.one(
             f"{where} has no column {id_field!r}",
-            file=file,
+            file=at_fault,
+            line=None if at_fault is file else raw.line,
             key="id_field",
             suggestion=nearest(id_field, raw.fields),
         )
@@ -103,11 +115,12 @@ def _own_id(raw: RawRow, *, id_field: str, file: Path | None) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise ConfigError.one(
             f"{where} has {value!r} in its id column {id_field!r}",
-            file=file,
+            file=data_file or file,
+            line=None if data_file is None else raw.line,
             key="id_field",
             suggestion="an id is a text or a whole number",
         )
-    return str(value)
+    return valid_unicode(str(value))[0]
 
 
 def _twice(
@@ -117,6 +130,7 @@ def _twice(
     return ConfigError.one(
         f"{places[0]} and {places[1]} have the same {id_field}: {own!r}",
         file=file,
+        line=second[1],
         key="id_field",
         suggestion="make the ids unique, or leave `id_field` out: rows are then named by their content",
     )

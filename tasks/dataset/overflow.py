@@ -51,8 +51,8 @@ def too_long(needed: Sequence[tuple[str, int]], *, dataset: NamedDataset, max_le
     more = f"\n  and {len(needed) - _LISTED:,} more" if len(needed) > _LISTED else ""
     shots = " even without examples" if dataset.config.on_overflow == "drop_shots" else ""
     return ConfigError.one(
-        f"{len(needed):,} prompts of {dataset.name} do not fit{shots}: with {budget:,} tokens for the answer they need "
-        f"more than the {max_len:,} that are there\n{listed}{more}\n",
+        f"{len(needed):,} {'prompt' if len(needed) == 1 else 'prompts'} of {dataset.name} too long{shots}: with "
+        f"{budget:,} tokens for the answer, more than the {max_len:,} that are there\n{listed}{more}\n",
         file=Path(dataset.path) if dataset.path else None,
         key="on_overflow",
         suggestion="write drop_shots, cut_middle or skip, lower max_tokens, or take a model with a longer context",

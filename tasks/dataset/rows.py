@@ -60,7 +60,7 @@ def _scalar_text(value: Any) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` was most likely meant to be; else all of them, if they are few."""
     names = [str(item) for item in known]
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
     if not names:

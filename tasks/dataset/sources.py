@@ -11,6 +11,9 @@ from typing import Any, BinaryIO
 
 from schemas.dataset import CsvSource, DatasetSource, HubDatasetSource, JsonlSource, ParquetSource, SavedSource
 from schemas.errors import ConfigError
+from tasks.config.disk import names_in
+from tasks.config.locate import relative_to_here
+from tasks.config.nearest import did_you_mean
 from tasks.dataset.rows import RawRow, canonical_json
 
 __all__ = ["RawRow", "file_fingerprint", "read_rows"]
@@ -84,7 +87,12 @@ def _existing_file(path: str, *, file: Path | None, key: str) -> Path:
     found = Path(path)
     if not found.is_file():
         what = "is a folder, not a file" if found.is_dir() else "does not exist"
-        raise ConfigError.one(f"the data file {found} {what}", file=file, key=f"{key}.path")
+        raise ConfigError.one(
+            f"the data file {relative_to_here(found)} {what}",
+            file=file,
+            key=f"{key}.path",
+            suggestion=did_you_mean(found.name, [name for name in names_in(found.parent) if name != found.name]),
+        )
     return found
 
 
@@ -102,7 +110,8 @@ def _check_revision(source: DatasetSource, *, file: Path | None, key: str) -> No
     found = file_fingerprint(source, file=file, key=key)
     if found != wanted.group(1).lower():
         raise ConfigError.one(
-            f"{source.path} has changed: its sha256 is {found}, the revision asks for {wanted.group(1).lower()}",
+            f"{relative_to_here(Path(source.path))} has changed: its sha256 is {found}, "
+            f"the revision asks for {wanted.group(1).lower()}",
             file=file,
             key=f"{key}.revision",
             suggestion=f"restore the file, or write sha256:{found}",

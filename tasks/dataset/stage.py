@@ -1,23 +1,29 @@
 """The first step of a run: every dataset loaded, rendered for the model, encoded, and kept."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from schemas.dataset import NamedDataset
+from schemas.errors import ConfigError, Problem
 from schemas.experiment import Experiment
 from schemas.plan import ModelFacts
 from schemas.sample import Sample
 from schemas.summary import DatasetsSummary, DatasetSummary
+from tasks.config.lines import lines_added, with_lines
 from tasks.dataset.chat import ChatTemplate
 from tasks.dataset.guide import dataset_grammar
 from tasks.dataset.load import load_rows
 from tasks.dataset.prepare import prepare_samples
 from tasks.dataset.template import check_templates
 from tasks.dataset.tokenizer import Tokenizer
+from tasks.dataset.unicode import may_hold_surrogates, valid_values
 from tasks.profile import profile_samples
 from tasks.record.rows import profile_rows, sample_rows
 from tasks.score.registry import metric
 from tasks.session import Session
+from warehouse.parquet import read_rows
 
 
 def dataset_needs(dataset: NamedDataset) -> list[str]:
@@ -33,17 +39,37 @@ def dataset_arms(dataset: NamedDataset, arms: list[str]) -> list[str]:
 def check_datasets(experiment: Experiment) -> None:
     """Everything about the data that can be told without the model: files, rows, ids, templates, grammars.
 
-    Raises ConfigError."""
+    Raises one ConfigError with what is wrong with all of them, each with the line where it has one."""
+    problems: list[Problem] = []
     for dataset in experiment.datasets:
-        loaded = load_rows(dataset)
-        check_templates(dataset, loaded.columns)
-        dataset_grammar(dataset)
+        problems += _problems_of(partial(dataset_grammar, dataset))
+        try:
+            loaded = load_rows(dataset)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        problems += _problems_of(partial(check_templates, dataset, loaded.columns))
+        if loaded.shot_pool:
+            problems += _problems_of(partial(check_templates, dataset, loaded.shot_columns, examples=True))
+    if problems:
+        raise ConfigError(with_lines(list(dict.fromkeys(problems))))
+
+
+def _problems_of(check: Callable[[], object]) -> list[Problem]:
+    try:
+        check()
+    except ConfigError as error:
+        return error.problems
+    return []
 
 
 def load_datasets(session: Session, *, model: ModelFacts, folder: Path) -> DatasetsSummary:
     """Loads and renders every dataset; writes the tables datasets and samples. Raises what `render_datasets` raises."""
     experiment = session.run.experiment
-    samples, summaries = render_datasets(experiment, model=model, folder=folder)
+    rendered, summaries = render_datasets(experiment, model=model, folder=folder)
+    if session.run.resumed:
+        _check_unchanged(session, summaries)
+    samples = [_storable(sample) for sample in rendered]
     named = {dataset.name: dataset for dataset in experiment.datasets}
     session.keep_samples(samples)
     session.store.write("datasets", [_dataset_row(named[summary.dataset], summary) for summary in summaries])
@@ -51,12 +77,38 @@ def load_datasets(session: Session, *, model: ModelFacts, folder: Path) -> Datas
     return DatasetsSummary(datasets=summaries)
 
 
+def _storable(sample: Sample) -> Sample:
+    """The sample with U+FFFD for lone surrogates: its raw bytes keep them, text in a file cannot."""
+    if not may_hold_surrogates(sample.raw):
+        return sample
+    values = {name: valid_values(getattr(sample, name)) for name in ("input", "target", "cluster", "grammar_error")}
+    return replace(sample, **values)
+
+
+def _check_unchanged(session: Session, summaries: Sequence[DatasetSummary]) -> None:
+    stored = read_rows(session.run.home, "datasets", session.run.run_id, columns=["dataset", "fingerprint"])
+    before = {row["dataset"]: row["fingerprint"] for row in stored}
+    changed = [s.dataset for s in summaries if before.get(s.dataset) not in (None, s.fingerprint)]
+    if changed:
+        raise ConfigError.one(
+            f"the data of {', '.join(changed)} is not what run {session.run.run_id} began with",
+            suggestion="start a new run, or put the data back",
+        )
+
+
 def render_datasets(
     experiment: Experiment, *, model: ModelFacts, folder: Path
 ) -> tuple[list[Sample], list[DatasetSummary]]:
     """Every sample of every dataset, rendered with the model's chat template and encoded with its tokenizer.
 
-    folder: the model's. Raises ConfigError for data that cannot be used."""
+    folder: the model's. Raises ConfigError for data that cannot be used, with the line where it has one."""
+    with lines_added():
+        return _render_datasets(experiment, model=model, folder=folder)
+
+
+def _render_datasets(
+    experiment: Experiment, *, model: ModelFacts, folder: Path
+) -> tuple[list[Sample], list[DatasetSummary]]:
     tokenizer = Tokenizer.from_folder(folder)
     chat = ChatTemplate.from_folder(folder, choice=experiment.model.config.chat_template)
     asked = experiment.engine.max_model_len
@@ -87,6 +139,8 @@ def render_datasets(
                 tokenize_s=prepared.tokenize_s,
                 tokenizer_fingerprint=tokenizer.fingerprint,
                 max_len=max_len,
+                over_limit=len(prepared.skipped)
+                + sum(bool(sample.cut_tokens or sample.shots_dropped) for sample in prepared.samples),
                 needs=needs,
                 arms=dataset_arms(dataset, list(experiment.arms)),
                 warnings=[*prepared.warnings, *_arm_warnings(dataset, list(experiment.arms))],
@@ -116,7 +170,7 @@ def add_profiles(datasets: DatasetsSummary, samples: Sequence[Sample]) -> Datase
             max_len=summary.max_len,
             tokenizer_fingerprint=summary.tokenizer_fingerprint,
             tokenize_s=summary.tokenize_s,
-        )
+        ).model_copy(update={"over_limit": summary.over_limit})
         for summary in datasets.datasets
         for arm in summary.arms
         if summary.dataset in by_dataset

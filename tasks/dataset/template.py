@@ -41,7 +41,9 @@ def compile_template(text: str, *, file: Path | None = None, key: str | None = N
         compiled = _ENVIRONMENT.guarded(text)
     except jinja2.TemplateSyntaxError as broken:
         raise ConfigError.one(
-            f"template syntax error in line {broken.lineno} of the template: {broken.message}", file=file, key=key
+            f"template syntax error in line {broken.lineno} of the template: {str(broken.message).rstrip('.')}",
+            file=file,
+            key=key,
         ) from broken
     names = frozenset(meta.find_undeclared_variables(tree)) - frozenset(_ENVIRONMENT.globals)
     return Template(text=text, file=file, key=key, compiled=compiled, names=names, lone=_lone(text))

@@ -4,7 +4,6 @@ The policy: after a chat template no special token is added, since the template 
 gets those that the tokenizer's own post-processor adds. A prompt that begins with two BOS tokens is refused.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +13,9 @@ import tokenizers
 from schemas.errors import ConfigError
 from tasks.dataset.chat import read_json, special_tokens
 from tasks.dataset.rows import canonical_json, sha256_hex
+from tasks.dataset.unicode import valid_unicode
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _BATCH = 1024
-
-
-def valid_unicode(text: str) -> tuple[str, int]:
-    """The text with U+FFFD for every lone surrogate, and how many there were."""
-    if text.isascii():
-        return text, 0
-    return _SURROGATE.subn("\ufffd", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -35,10 +35,11 @@ class EngineClient:
         self._socket.bind(address)
         self._hello: protocol.Hello | None = None
         self._closed = False
+        self._heard_at = time.monotonic()
         root = Path(__file__).resolve().parents[2]
         self.started_at = time.monotonic()
         self._process = SupervisedProcess(
-            [sys.executable, "-m", "tasks.engine.worker", address, repr(self.started_at)],
+            [sys.executable, "-P", "-m", "tasks.engine.worker", address, repr(self.started_at)],
             env=engine_environment(cores=cores) | {"PYTHONPATH": str(root)},
             log_path=log_path,
         )
@@ -78,6 +79,7 @@ class EngineClient:
 
     def submit(self, requests: list[protocol.WireRequest]) -> None:
         """Hands requests over; their results come out of `results`."""
+        self._heard_at = time.monotonic()
         self._send(protocol.Submit(requests=requests))
 
     def results(
@@ -98,6 +100,21 @@ class EngineClient:
                         on_progress(message)
                 case _:
                     continue
+
+    def drain(self) -> list[protocol.WireResult]:
+        """The results that have arrived and were not taken yet, without waiting. Does not ask whether the engine lives:
+        it is for the end of a run, whatever ended it."""
+        found: list[protocol.WireResult] = []
+        while self._socket.poll(0, zmq.POLLIN):
+            message = protocol.decode_from_engine(self._socket.recv())
+            if isinstance(message, protocol.Results):
+                found += message.results
+        return found
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the engine last said anything. While it has work it speaks after every step."""
+        return time.monotonic() - self._heard_at
 
     def abort_all(self) -> None:
         """Stops whatever runs. What had already finished still comes out of `results`."""
@@ -133,6 +150,10 @@ class EngineClient:
         self._context.term()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def hung(self) -> EngineError:
+        """The error for an engine that lives and says nothing."""
+        return self._error("while answering", f"it has said nothing for {self.silent_s:.0f} s")
+
     def _send(self, message: protocol.ToEngine) -> None:
         try:
             self._socket.send(protocol.encode(message), zmq.NOBLOCK)
@@ -146,6 +167,7 @@ class EngineClient:
             left_ms = (end - time.monotonic()) * 1000
             if self._socket.poll(max(0, min(_POLL_MS, left_ms)), zmq.POLLIN):
                 message = protocol.decode_from_engine(self._socket.recv())
+                self._heard_at = time.monotonic()
                 if isinstance(message, protocol.Failed):
                     raise self._error(f"in {message.where}", message.message)
                 return message

@@ -45,8 +45,6 @@ def downgrades(requested: Mapping[str, Any], resolved: Mapping[str, Any]) -> lis
         got = resolved[option]
         if option == "cudagraph_capture_sizes" and not wanted:
             continue
-        if option == "dtype" and got == wanted:
-            continue
         if got != wanted:
             found.append(f"{option}: asked for {wanted}, the engine runs with {got}")
     return found

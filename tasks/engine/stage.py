@@ -14,12 +14,12 @@ from schemas.summary import GeneratedSummary
 from tasks.engine.client import EngineClient
 from tasks.engine.settings import build_options, downgrades
 from tasks.generate import Update, generate
+from tasks.record.answers import last_attempts
 from tasks.record.rows import cell_rows, engine_row, grammar_rows, plan_rows
 from tasks.requests import engine_identity, request_key
 from tasks.responses import FINAL, RowContext
 from tasks.session import Session
 from tasks.telemetry import Telemetry
-from warehouse.parquet import read_rows
 
 
 def build_engine(
@@ -67,19 +67,19 @@ def generate_answers(
     engine: EngineClient,
     *,
     built: BuiltEngine,
-    requests: Sequence[Request],
     on_update: Callable[[Update], None] | None = None,
 ) -> GeneratedSummary:
     """Makes every request that this run has not answered yet; writes requests, cells, grammars and telemetry.
 
     Raises EngineError if the engine dies; what had been answered is on disk."""
-    run = session.run
+    run, requests = session.run, session.requests
     sampling = {dataset.name: dataset.sampling for dataset in run.experiment.datasets}
     keys = {
         request.request_id: request_key(request, identity=built.identity, sampling=sampling[request.dataset])
         for request in requests
     }
-    before = last_attempts(session)
+    session.request_keys = keys
+    before = _answered_before(session)
     answered = {
         request_id
         for request_id, row in before.items()
@@ -111,12 +111,12 @@ def generate_answers(
             "cells",
             cell_rows(
                 engine_id=built.engine_id,
-                arms=run.experiment.arms,
+                arms=sorted({request.arm for request in requests}),
                 started_at=started_at,
                 ended_at=datetime.datetime.now(datetime.UTC),
             ),
         )
-    rows = last_attempts(session)
+    rows = _answered_before(session)
     _write_grammars(session, built, requests, rows)
     return GeneratedSummary(
         requests=len(requests),
@@ -131,15 +131,11 @@ def generate_answers(
     )
 
 
-def last_attempts(session: Session) -> dict[str, dict[str, Any]]:
+def _answered_before(session: Session) -> dict[str, dict[str, Any]]:
     """What is known of each request so far: its last attempt's key, status and error, by request_id."""
-    columns = ["request_id", "attempt", "revision", "request_key", "status", "error"]
-    last: dict[str, dict[str, Any]] = {}
-    for row in read_rows(session.run.home, "requests", session.run.run_id, columns=columns):
-        known = last.get(row["request_id"])
-        if known is None or row["attempt"] > known["attempt"]:
-            last[row["request_id"]] = row
-    return last
+    columns = ["request_key", "status", "error"]
+    rows = last_attempts(session.run.home, session.run.run_id, columns=columns)
+    return {row["request_id"]: row for row in rows}
 
 
 def _write_grammars(

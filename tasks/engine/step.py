@@ -1,13 +1,12 @@
 """Prefect's view of building the engine and generating."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.built import BuiltEngine
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts
-from schemas.sample import Request
 from schemas.summary import GeneratedSummary
 from tasks.engine import stage
 from tasks.engine.client import EngineClient
@@ -29,8 +28,7 @@ def generate_answers(
     engine: EngineClient,
     *,
     built: BuiltEngine,
-    requests: Sequence[Request],
     on_update: Callable[[Update], None],
 ) -> GeneratedSummary:
     """See tasks.engine.stage.generate_answers."""
-    return stage.generate_answers(session, engine, built=built, requests=requests, on_update=on_update)
+    return stage.generate_answers(session, engine, built=built, on_update=on_update)

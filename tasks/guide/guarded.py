@@ -63,7 +63,7 @@ class GuardedJudge:
         if self._child is None or self._child.poll() is not None:
             paths = os.pathsep.join(path for path in sys.path if path)
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "tasks.guide.child"],
+                [sys.executable, "-P", "-m", "tasks.guide.child"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

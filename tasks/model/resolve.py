@@ -76,7 +76,7 @@ def _run_converter(*, source: Path, folder: Path) -> None:
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "CUDA_VISIBLE_DEVICES": "",  # half a minute on a CPU; an engine elsewhere may need the GPU's memory
     }
-    command = [sys.executable, "-m", "tasks.model.convert", str(source), str(folder), "--stop-on-eof"]
+    command = [sys.executable, "-P", "-m", "tasks.model.convert", str(source), str(folder), "--stop-on-eof"]
     with tempfile.TemporaryFile() as log:
         # The open pipe to its standard input ends the converter when this process dies.
         with subprocess.Popen(

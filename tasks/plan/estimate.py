@@ -60,7 +60,7 @@ MEASURED = {
             model="a 135M model",
             parameters=135e6,
             cores=2,
-            start_s=10.2,
+            start_s=8.3,
             prompt_flops_per_s=2.4e11,
             output_tokens_per_s={1: 31, 16: 494, 256: 1190},
         )

@@ -93,7 +93,9 @@ def plan_core(*, device: DeviceFacts, asked: str) -> PlannedOption:
         value, source = asked, "user"
         reason = f"You set {asked}."
         if asked == "multiprocess":
-            reason += " The start imports vLLM once for each of its processes: 28 to 34 s on two cores, against 15 s."
+            reason += (
+                " The start imports vLLM once for each of its processes: 28 to 34 s on two cores, against 8 to 15 s."
+            )
     return PlannedOption(
         option="core",
         value=value,

@@ -68,7 +68,7 @@ def plan_max_model_len(*, load: PlannedLoad, model: ModelFacts, asked: int | str
         reason = f"You set {asked:,}. The longest request needs {longest:,} tokens with its whole answer, so all fit."
     else:
         if longest > limit:
-            suggestion = "lower max_tokens, or set the dataset's on_overflow to cut or skip"
+            suggestion = "lower max_tokens, or set the dataset's on_overflow to cut_middle or skip"
             raise _too_long(load=load, limit=limit, what=f"the model's {limit:,} tokens", suggestion=suggestion)
         value, source = min(round_up(longest, STEP), limit), "plan"
         reason = (

@@ -5,6 +5,7 @@ MLflow being down never stops a run: every function raises TrackingError, which 
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ def start_run(run: RunContext, *, mlflow_run_id: str | None, config_hash: str) -
             client.update_run(mlflow_run_id, status="RUNNING")
             return mlflow_run_id
         tags = {
+            **experiment.tags,
             "mlflow.runName": f"{experiment.name}-{run.run_id}",
             "mlflow.note.content": _note(run),
             "assay.run_id": run.run_id,
@@ -50,7 +52,6 @@ def start_run(run: RunContext, *, mlflow_run_id: str | None, config_hash: str) -
             "assay.prefect_flow_run_id": run.prefect_flow_run_id or "none",
             "assay.git_commit": run.git_commit or "none",
             "assay.git_dirty": "unknown" if run.git_dirty is None else str(run.git_dirty).lower(),
-            **experiment.tags,
         }
         created = client.create_run(
             _experiment_id(client, experiment.name, run.home),
@@ -76,12 +77,12 @@ def finish_run(
     one that is not there is left out."""
     from mlflow.entities import Metric, Param  # noqa: PLC0415 - seconds of imports
 
-    now = int(run.started_at.timestamp() * 1000)
+    now = int(time.time() * 1000)
     with _client(run.home) as client:
         known = client.get_run(mlflow_run_id).data.params
         client.log_batch(
             mlflow_run_id,
-            metrics=[Metric(name, value, now, 0) for name, value in metrics.items()],
+            metrics=[Metric(name, value, now, run.revision) for name, value in metrics.items()],
             params=[Param(name, _short(value)) for name, value in params.items() if name not in known],
         )
         folder = run.folder / "figures"
@@ -147,7 +148,7 @@ def _experiment_id(client: "MlflowClient", name: str, home: Path) -> str:
     found = client.get_experiment_by_name(name)
     if found is not None:
         return str(found.experiment_id)
-    local = "MLFLOW_TRACKING_URI" not in os.environ
+    local = not os.environ.get("MLFLOW_TRACKING_URI")
     location = (home / "mlartifacts" / name).as_uri() if local else None
     return str(client.create_experiment(name, artifact_location=location))
 

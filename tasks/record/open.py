@@ -84,6 +84,8 @@ def stored_run(home: Path, run_id: str) -> dict[str, Any]:
 
 def check_disk(home: Path) -> None:
     """Raises ConfigError if the disk under ASSAY_HOME is nearly full, or cannot be written."""
+    if "?" in str(home):
+        raise ConfigError.one(f"ASSAY_HOME is {home}: DuckDB opens no file whose path holds a question mark")
     try:
         home.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(home).free

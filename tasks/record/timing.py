@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from schemas.metric import Aggregate
+from schemas.sample import ANSWERED
 
 LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms", "queued_ms", "prefill_ms", "decode_ms")
 PERCENTILES = (50, 90, 95, 99)
-ANSWERED = frozenset({"ok", "invalid", "truncated"})
 
 
 def timing_metrics(requests: Sequence[Mapping[str, Any]], *, resumed: bool = False) -> list[Aggregate]:
@@ -95,7 +95,12 @@ def telemetry_metrics(telemetry: Sequence[Mapping[str, Any]]) -> list[Aggregate]
     if cores:
         metrics.append(_engine("timing.engine_cpu", float(np.mean(cores)), "cores", len(cores), "mean of readings"))
     gpus = sorted({row["device"] for row in telemetry} - {"cpu"})
-    readings = {gpu: sorted((r for r in telemetry if r["device"] == gpu), key=lambda r: r["ts"]) for gpu in gpus}
+    # A resumed run has a pause between its sessions, in which the GPU worked for others or for nobody.
+    sessions = sorted({(row["device"], row["revision"]) for row in telemetry if row["device"] in gpus})
+    readings = {
+        session: sorted((r for r in telemetry if (r["device"], r["revision"]) == session), key=lambda r: r["ts"])
+        for session in sessions
+    }
     counted = [_counter_j(rows) for rows in readings.values()]
     if counted and all(value is not None for value in counted):
         total = sum(value for value in counted if value is not None)

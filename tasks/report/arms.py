@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tasks.report.data import FINISHED, ReportData, Row, arm_order
+from schemas.sample import ANSWERED
+from tasks.report.data import ReportData, Row, arm_order
 from tasks.report.latency import values
 
 _RECORDED = ("declared_coverage", "empirical_coverage", "compliance", "parse_failures", "whitespace_share")
@@ -23,7 +24,7 @@ def _form(rows: list[Row], *, guided: bool) -> dict[str, Any]:
     refused = sum(row.get("status") == "refused" for row in rows)
     judged = [row for row in rows if row.get("valid") is not None]
     valid = sum(row["valid"] is True for row in judged)
-    finished = [row for row in rows if row.get("status") in FINISHED]
+    finished = [row for row in rows if row.get("status") in ANSWERED]
     accepted = n - refused
     return {
         "n": n,

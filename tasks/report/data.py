@@ -38,9 +38,6 @@ _JSON: dict[str, tuple[str, ...]] = {
 _UNREAD = ("raw", "output_token_ids", "gaps_ms", "gap_tokens")
 """Long columns that no section shows; left behind so that the process that writes the report stays small."""
 
-FINISHED = ("ok", "invalid", "truncated")
-"""Statuses of a request that the engine answered to its end: the ones whose times are measurements."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReportData:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tasks.report.data import FINISHED, ReportData, Row, arm_order
+from schemas.sample import ANSWERED
+from tasks.report.data import ReportData, Row, arm_order
 from tasks.report.numbers import is_number, percentile
 
 TIMES = (
@@ -21,7 +22,7 @@ BUCKETS = ((0, 128), (128, 512), (512, 2048), (2048, None))
 
 def timed(data: ReportData) -> list[Row]:
     """The quality phase's finished generating requests that were really made in this run."""
-    return [row for row in data.generated if row.get("status") in FINISHED and not row.get("reused")]
+    return [row for row in data.generated if row.get("status") in ANSWERED and not row.get("reused")]
 
 
 def values(rows: Iterable[Row], column: str) -> list[float]:

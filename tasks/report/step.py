@@ -6,6 +6,7 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
+from tasks.record.step import try_artifact
 from tasks.report import stage
 from tasks.session import Session
 
@@ -18,7 +19,10 @@ def write_report(session: Session) -> dict[str, bytes]:
     pictures = "\n\n".join(
         f"![{name}](data:image/png;base64,{base64.b64encode(content).decode()})" for name, content in figures.items()
     )
-    create_markdown_artifact(
-        key="figures", markdown=f"Report: `{path}`\n\n{pictures}", description=f"The figures of run {run.run_id}"
+    try_artifact(
+        create_markdown_artifact,
+        key="figures",
+        markdown=f"Report: `{path}`\n\n{pictures}",
+        description=f"The figures of run {run.run_id}",
     )
     return figures

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from schemas.metric import Aggregate, Score
-from schemas.sample import Response
+from schemas.sample import ANSWERED, Response
 from tasks.guide.strict_json import NotJson, parse
 from tasks.guide.validate import whitespace_share
 from tasks.score.arrange import SampleMeans, arrange, clusters_of
@@ -142,7 +142,7 @@ def aggregate_form(*, dataset: str, responses: Sequence[Response], kind: Grammar
 
 
 def _form_of_arm(*, prefix: str, arm: str, responses: list[Response], json_kind: bool, judged: bool) -> list[Aggregate]:
-    asked = [(response, response.status in ("ok", "invalid", "truncated")) for response in responses]
+    asked = [(response, response.status in ANSWERED) for response in responses]
 
     def row(name: str, direction: Literal["higher", "lower"], values: list[float | None]) -> Aggregate:
         pairs = [(response.sample_id, value) for (response, _), value in zip(asked, values, strict=True)]

@@ -13,9 +13,7 @@ from typing import Any
 
 from schemas.base import Config
 from schemas.metric import MetricInfo, Score
-from schemas.sample import Response, Sample
-
-ANSWERED = ("ok", "invalid", "truncated")
+from schemas.sample import ANSWERED, Response, Sample
 
 
 class NoOptions(Config):

@@ -8,6 +8,7 @@ from schemas.dataset import NamedDataset
 from schemas.metric import Aggregate, Comparison, Score
 from schemas.sample import Response, Sample
 from schemas.summary import DatasetsSummary, ScoredSummary
+from tasks.record.answers import last_attempts
 from tasks.record.rows import comparison_rows, metric_rows, score_rows
 from tasks.record.timing import telemetry_metrics, timing_metrics
 from tasks.score.aggregate import aggregate, aggregate_form
@@ -22,8 +23,7 @@ MARGIN = 0.02
 
 _COLUMNS = [
     "request_id",
-    "attempt",
-    "revision",
+    "request_key",
     "dataset",
     "sample_id",
     "arm",
@@ -130,13 +130,12 @@ def _unanswered(found: Metric, sample: Sample, arm: str) -> Score:
 
 
 def _answers(session: Session) -> list[dict[str, Any]]:
-    """The last attempt of each request."""
-    last: dict[str, dict[str, Any]] = {}
-    for row in read_rows(session.run.home, "requests", session.run.run_id, columns=_COLUMNS):
-        known = last.get(row["request_id"])
-        if known is None or row["attempt"] > known["attempt"]:
-            last[row["request_id"]] = row
-    return list(last.values())
+    """The last attempt of each request, as far as it answers what this session asks of this session's engine.
+
+    A run that is resumed with another engine, or with fewer rows, still has the answers of before."""
+    keys = session.request_keys
+    rows = last_attempts(session.run.home, session.run.run_id, columns=_COLUMNS)
+    return [row for row in rows if row["request_key"] == keys.get(row["request_id"])]
 
 
 def _response(row: Mapping[str, Any]) -> Response:

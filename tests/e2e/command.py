@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ def assay(*arguments: str, home: Path, cwd: Path = ROOT, timeout_s: float = 400,
 
 
 def start(*arguments: str, home: Path, cwd: Path = ROOT, **more: str) -> subprocess.Popen[str]:
-    """Starts it, in a process group of its own."""
+    """Starts it, in a process group of its own, deaf to no signal: tests run under nohup would hand that on."""
     return subprocess.Popen(
         command(*arguments),
         env=environment(home, **more),
@@ -56,6 +57,7 @@ def start(*arguments: str, home: Path, cwd: Path = ROOT, **more: str) -> subproc
         stderr=subprocess.PIPE,
         text=True,
         process_group=0,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

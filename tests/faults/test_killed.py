@@ -86,6 +86,8 @@ def test_kill_9_of_the_flow_then_resume_equals_an_uninterrupted_run(work: Path, 
     assert f"{len(kept)} from before" in resumed.stderr
     assert rows(home, "SELECT max(attempt) AS n FROM requests")[0]["n"] == 0  # nothing was asked twice
     assert rows(home, "SELECT status, count(*) AS n FROM runs GROUP BY ALL") == [{"status": "finished", "n": 1}]
+    rates = rows(home, "SELECT value FROM metrics WHERE name LIKE 'timing.%tokens_per_s'")
+    assert [row["value"] for row in rates] == [None, None]  # the pause between the sessions is no time of the engine
 
     whole = new_home(work, "whole", model_dir)
     done = assay("run", str(work / "inprocess.yaml"), "--set", "model.dtype=float32", "--json", home=whole)

@@ -8,20 +8,35 @@ WITH gaps AS (
         ts,
         power_w,
         energy_j,
+        revision,
         (power_w + lag(power_w) OVER reading) / 2 * epoch(ts - lag(ts) OVER reading) AS power_j
     FROM telemetry
-    WINDOW reading AS (PARTITION BY run_id, device ORDER BY ts)
+    WINDOW reading AS (PARTITION BY run_id, device, revision ORDER BY ts)
+),
+sessions AS (
+    -- A resumed run has a pause between its sessions, which are told apart by their revision.
+    SELECT
+        run_id,
+        device,
+        epoch(max(ts) - min(ts)) AS seconds,
+        sum(power_w) AS power_w,
+        count(power_w) AS n,
+        max(power_w) AS max_power_w,
+        max(energy_j) - min(energy_j) AS counter_j,
+        sum(power_j) AS power_j
+    FROM gaps
+    GROUP BY run_id, device, revision
 ),
 devices AS (
     SELECT
         run_id,
         device,
-        epoch(max(ts) - min(ts)) AS seconds,
-        avg(power_w) AS mean_power_w,
-        max(power_w) AS max_power_w,
-        max(energy_j) - min(energy_j) AS counter_j,
+        sum(seconds) AS seconds,
+        sum(power_w) / nullif(sum(n), 0) AS mean_power_w,
+        max(max_power_w) AS max_power_w,
+        sum(counter_j) AS counter_j,
         sum(power_j) AS power_j
-    FROM gaps
+    FROM sessions
     GROUP BY run_id, device
 ),
 tokens AS (

@@ -11,7 +11,7 @@ SELECT
     status,
     coalesce(
         error,
-        violations[1].path || ': ' || violations[1].message,
+        nullif(violations[1].path, '') || ': ' || violations[1].message,
         violations[1].message,
         CASE WHEN status = 'truncated' THEN 'cut off after ' || output_tokens || ' tokens' END,
         finish_reason

@@ -125,7 +125,7 @@ class EngineLoop:
             flight = requests.InFlight(request)
             self._add(request)
         except Exception as error:  # noqa: BLE001 - whatever vLLM refuses costs this request only, and says why
-            self._finished.append(requests.refused(request, error))
+            self._finished.append(requests.not_taken(request, error))
             return
         self._in_flight[request.request_id] = flight
         self._prompt_tokens += len(request.prompt_token_ids)
@@ -155,7 +155,7 @@ class EngineLoop:
             lost = list(self._in_flight)
             for request_id in lost:
                 error = RuntimeError("the engine lost this request")
-                self._finished.append(requests.refused(self._in_flight.pop(request_id).request, error))
+                self._finished.append(requests.not_taken(self._in_flight.pop(request_id).request, error))
 
     def _flush(self) -> None:
         if self._finished:

@@ -118,8 +118,12 @@ class InFlight:
             self.text.append(completion.text)
 
 
-def refused(request: WireRequest, error: Exception) -> WireResult:
-    """The result of a request that vLLM did not take."""
+_THE_REQUESTS_FAULT = (ValueError, TypeError, NotImplementedError)
+"""What vLLM raises for a request that it will never take (its validation errors are ValueErrors)."""
+
+
+def not_taken(request: WireRequest, error: Exception) -> WireResult:
+    """The result of a request that vLLM did not take: refused, if asking again would change nothing."""
     now = time.monotonic()
     return WireResult(
         request_id=request.request_id,
@@ -129,7 +133,7 @@ def refused(request: WireRequest, error: Exception) -> WireResult:
         stop_reason=None,
         sent_at=now,
         finished_at=now,
-        refused=True,
+        refused=isinstance(error, _THE_REQUESTS_FAULT),
         error=f"{type(error).__name__}: {error}",
     )
 

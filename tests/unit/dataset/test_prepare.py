@@ -265,7 +265,7 @@ def test_an_empty_context_is_bos_else_eos(tmp_path: Path) -> None:
 
 
 def test_a_continuation_without_a_token_is_encoded_apart(tmp_path: Path) -> None:
-    import tokenizers  # noqa: PLC0415
+    import tokenizers
 
     # merges that swallow the continuation: "a" + "b" is one token, as long as the context alone
     inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={"a": 0, "b": 1, "ab": 2}, merges=[("a", "b")]))

@@ -60,12 +60,21 @@ def test_nothing_answered_is_null() -> None:
 
 def reading(second: float, device: str, **changes: object) -> dict:
     empty = dict.fromkeys(("power_w", "energy_j", "process_rss_bytes", "process_cpu"))
+    empty["revision"] = 0
     return {"ts": START + datetime.timedelta(seconds=second), "device": device, **empty, **changes}
 
 
 def test_energy_by_counter_and_by_integral() -> None:
     rows = [reading(t, "gpu", power_w=100.0, energy_j=5000.0 + 100 * t) for t in (0, 1, 2, 4)]
     found = values(telemetry_metrics(rows))
+    assert found["timing.energy_counter", None].value == pytest.approx(400)
+    assert found["timing.energy_integral", None].value == pytest.approx(400)
+
+
+def test_the_pause_before_a_resumed_session_costs_no_energy() -> None:
+    first = [reading(t, "gpu", power_w=100.0, energy_j=100.0 * t) for t in (0, 1, 2)]
+    second = [reading(3600 + t, "gpu", power_w=100.0, energy_j=9e6 + 100.0 * t, revision=2) for t in (0, 1, 2)]
+    found = values(telemetry_metrics(first + second))
     assert found["timing.energy_counter", None].value == pytest.approx(400)
     assert found["timing.energy_integral", None].value == pytest.approx(400)
 

@@ -47,7 +47,7 @@ def _rows(*, number: int) -> dict[str, list[dict[str, Any]]]:
                 "status": "finished",
                 "started_at": started,
                 "ended_at": started.replace(minute=5),
-                "config": {"sampling": {"temperature": 0}},
+                "config": {"datasets": [{"sampling": {"temperature": 0}}]},
                 "tags": {"team": "search"},
             }
         ],
