@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, Problem
 from schemas.experiment import Experiment
 from schemas.model import GgufSource, PathSource
 from tasks.config.locate import relative_to_here
@@ -19,8 +20,11 @@ def checked_experiment(file: str, *, overrides: Sequence[str] = (), limit: int |
 
     Raises ConfigError: with every fault of the config, else with every fault of the model's files and the data."""
     experiment = load_experiment(file, overrides=overrides, limit=limit)
-    problems = []
-    for check in (lambda: check_model(experiment, file=file, overrides=overrides), lambda: check_datasets(experiment)):
+    problems: list[Problem] = []
+    for check in (
+        partial(check_model, experiment, file=file, overrides=overrides),
+        partial(check_datasets, experiment),
+    ):
         try:
             check()
         except ConfigError as error:

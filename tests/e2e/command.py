@@ -57,7 +57,7 @@ def start(*arguments: str, home: Path, cwd: Path = ROOT, **more: str) -> subproc
         stderr=subprocess.PIPE,
         text=True,
         process_group=0,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - one thread
     )
 
 

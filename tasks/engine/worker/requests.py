@@ -118,8 +118,13 @@ class InFlight:
             self.text.append(completion.text)
 
 
-_THE_REQUESTS_FAULT = (ValueError, TypeError, NotImplementedError)
-"""What vLLM raises for a request that it will never take (its validation errors are ValueErrors)."""
+def _is_the_requests_fault(error: Exception) -> bool:
+    """Whether vLLM would never take this request: asking again would change nothing."""
+    from vllm import exceptions  # noqa: PLC0415 - costs seconds
+
+    # Older releases have validation errors that are ValueErrors, newer ones a class of their own.
+    own = (getattr(exceptions, "VLLMClientError", ValueError), getattr(exceptions, "VLLMValidationError", ValueError))
+    return isinstance(error, (ValueError, TypeError, NotImplementedError, *own))
 
 
 def not_taken(request: WireRequest, error: Exception) -> WireResult:
@@ -133,7 +138,7 @@ def not_taken(request: WireRequest, error: Exception) -> WireResult:
         stop_reason=None,
         sent_at=now,
         finished_at=now,
-        refused=isinstance(error, _THE_REQUESTS_FAULT),
+        refused=_is_the_requests_fault(error),
         error=f"{type(error).__name__}: {error}",
     )
 
