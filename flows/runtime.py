@@ -57,10 +57,11 @@ def prepare_environment(home: Path) -> None:
     os.environ["PREFECT_HOME"] = str(folder)
     os.environ["PREFECT_PROFILES_PATH"] = str(folder / "profiles.toml")
     os.environ["PREFECT_SERVER_EPHEMERAL_ENABLED"] = "false"
-    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "ERROR"
+    # What ends a run is said once, by the command: both would log a traceback of it first, however it was meant.
+    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")
     os.environ["PREFECT_CLI_COLORS"] = "false"
     os.environ["MPLBACKEND"] = "svg"
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
 
 class PrefectApi:

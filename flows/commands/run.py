@@ -1,7 +1,6 @@
 """`assay run`: checks first, then the flow under a Prefect server, and what is printed at the end."""
 
 import errno
-import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -44,8 +43,6 @@ def run_experiment(
     if file is not None:
         checked_experiment(file, overrides=overrides, limit=limit)
     prepare_environment(home)
-    # What ends a run is said once, by the command: Prefect would log a traceback of it first, however it was meant.
-    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     console = RunConsole()
     with prefect_server(home) as prefect:
         with console.step("start Prefect"):

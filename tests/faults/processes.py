@@ -4,6 +4,8 @@ import os
 import time
 from pathlib import Path
 
+import psutil
+
 
 def marked(mark: str) -> list[int]:
     """Every living process whose environment or command line holds `mark`."""
@@ -38,3 +40,23 @@ def wait_for(condition: object, *, timeout_s: float, what: str) -> None:
             return
         time.sleep(0.05)
     raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """Every process below `pid`, now. vLLM writes its own title over its environment: a mark does not find it."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def wait_until_dead(processes: list[psutil.Process], *, timeout_s: float) -> list[str]:
+    """Waits until none of them lives; gives the names of those that still do."""
+    end = time.monotonic() + timeout_s
+    while (left := [p for p in processes if _lives(p)]) and time.monotonic() < end:
+        time.sleep(0.1)
+    return [" ".join(p.cmdline()) for p in left if _lives(p)]
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.command import assay, rows, start
-from tests.faults.processes import marked, wait_for, wait_until_gone
+from tests.faults.processes import family, marked, wait_for, wait_until_dead, wait_until_gone
 from warehouse.parquet import read_rows
 
 pytestmark = pytest.mark.engine
@@ -75,8 +75,10 @@ def comparable(home: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 def test_kill_9_of_the_flow_then_resume_equals_an_uninterrupted_run(work: Path, model_dir: Path) -> None:
     home = new_home(work, "flow", model_dir)
     flow, mark = started(work, home, "inprocess")
+    below = family(flow.pid)
     os.kill(flow.pid, signal.SIGKILL)
     flow.wait()
+    assert wait_until_dead(below, timeout_s=10) == []
     assert wait_until_gone(mark, timeout_s=10) == []
     kept = {row["request_id"] for row in answers(home)}
     assert 8 <= len(kept) < 48
@@ -104,10 +106,12 @@ def test_kill_9_of_the_worker_leaves_nothing_and_a_resumable_run(work: Path, mod
         pid for pid in marked(mark) if "tasks.engine.worker" in _cmdline(pid) and "supervisor" not in _cmdline(pid)
     ]
     assert engine, [_cmdline(pid) for pid in marked(mark)]
+    below = family(flow.pid)
     os.kill(engine[0], signal.SIGKILL)
     _, errors = flow.communicate(timeout=60)
     assert flow.returncode == 1
     assert "the engine failed" in errors and "assay run --resume" in errors
+    assert wait_until_dead(below, timeout_s=10) == []
     assert wait_until_gone(mark, timeout_s=10) == []
     assert rows(home, "SELECT status FROM runs") == [{"status": "failed"}]
     assert len(answers(home)) >= 8
@@ -116,10 +120,13 @@ def test_kill_9_of_the_worker_leaves_nothing_and_a_resumable_run(work: Path, mod
 def test_kill_9_of_the_flow_with_vllms_core_in_its_own_process(work: Path, model_dir: Path) -> None:
     home = new_home(work, "flow-multiprocess", model_dir)
     flow, mark = started(work, home, "multiprocess")
-    assert any("EngineCore" in _cmdline(pid) or "spawn" in _cmdline(pid) for pid in marked(mark))
+    below = family(flow.pid)
+    assert any("EngineCore" in " ".join(process.cmdline()) for process in below)
     os.kill(flow.pid, signal.SIGKILL)
     flow.wait()
+    assert wait_until_dead(below, timeout_s=10) == []
     assert wait_until_gone(mark, timeout_s=10) == []
+    print(f"\n{len(below)} processes below the flow are gone")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -128,12 +135,14 @@ def test_an_interrupt_ends_within_five_seconds_and_keeps_what_was_answered(
 ) -> None:
     home = new_home(work, f"interrupt-{code}", model_dir)
     flow, mark = started(work, home, "inprocess")
+    below = family(flow.pid)
     began = time.monotonic()
     os.kill(flow.pid, number)
     _, errors = flow.communicate(timeout=30)
     took = time.monotonic() - began
     assert flow.returncode == code, errors
     assert took <= 5, took
+    assert wait_until_dead(below, timeout_s=10) == []
     assert wait_until_gone(mark, timeout_s=10) == []
     run = rows(home, "SELECT run_id, status FROM runs")[0]
     assert run["status"] == "cancelled"

@@ -69,7 +69,7 @@ def resolved_settings(config: Any) -> dict[str, Any]:
         "block_size": cache.block_size,
         "kv_cache_dtype": cache.cache_dtype,
         "num_kv_blocks": cache.num_gpu_blocks,
-        "kv_tokens": (cache.num_gpu_blocks or 0) * cache.block_size or None,
+        "kv_tokens": None if cache.num_gpu_blocks is None else cache.num_gpu_blocks * cache.block_size,
         "quantization": model.quantization,
         "attention_backend": _attention_backend(config),
         "async_scheduling": bool(getattr(scheduler, "async_scheduling", False)),
