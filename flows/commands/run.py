@@ -12,7 +12,7 @@ from flows.commands.output import print_json
 from flows.console import RunConsole
 from flows.runtime import assay_home, prefect_server, prepare_environment
 from flows.signals import Terminated
-from schemas.errors import ConfigError, RunError
+from schemas.errors import AssayError, ConfigError, RunError
 from schemas.run import RunResult
 from tasks.record.open import check_disk, stored_run
 
@@ -28,7 +28,23 @@ def run_experiment(
     resume: str | None,
     as_json: bool,
 ) -> int:
-    """Runs it and gives the exit code. What is wrong with the config or the data is said before anything starts."""
+    """Runs it and gives the exit code. What is wrong with the config or the data is said before anything starts.
+
+    as_json: one object on stdout, however it ends."""
+    try:
+        ended = _run(file=file, overrides=overrides, limit=limit, max_time=max_time, resume=resume)
+    except AssayError as error:
+        if as_json:
+            print_json({"status": "failed", "exit_code": error.exit_code, "error": str(error)})
+        raise
+    if as_json:
+        print_json(ended)
+    return int(ended["exit_code"])
+
+
+def _run(
+    *, file: str | None, overrides: Sequence[str], limit: int | None, max_time: str | None, resume: str | None
+) -> dict[str, Any]:
     started = time.monotonic()
     home = assay_home()
     max_time_s = None if max_time is None else parse_duration(max_time)
@@ -37,7 +53,7 @@ def run_experiment(
         stored = _resumable(home, resume, changed=file is None and bool(overrides or limit is not None))
         resume = str(stored["run_id"])
         if stored["status"] == "finished":
-            return _nothing_left(resume, as_json)
+            return _nothing_left(resume)
     elif file is None:
         raise ConfigError.one("name an experiment file, or a run to --resume", suggestion="assay run quickstart")
     if file is not None:
@@ -73,9 +89,7 @@ def run_experiment(
     )
     if result.status == "cancelled":
         console.lines([("resume", f"assay run --resume {result.run_id}")])
-    if as_json:
-        print_json(result.model_dump(mode="json") | {"seconds": seconds})
-    return result.exit_code
+    return result.model_dump(mode="json") | {"seconds": seconds}
 
 
 def _resumable(home: Path, run_id: str, *, changed: bool) -> dict[str, Any]:
@@ -86,11 +100,9 @@ def _resumable(home: Path, run_id: str, *, changed: bool) -> dict[str, Any]:
     return stored_run(home, run_id)
 
 
-def _nothing_left(run_id: str, as_json: bool) -> int:
+def _nothing_left(run_id: str) -> dict[str, Any]:
     RunConsole().lines([("run", f"{run_id} is finished: nothing is left to do")])
-    if as_json:
-        print_json({"run_id": run_id, "status": "finished", "exit_code": 0})
-    return 0
+    return {"run_id": run_id, "status": "finished", "exit_code": 0}
 
 
 def parse_duration(text: str) -> float:
@@ -119,8 +131,8 @@ def _say_if_full(error: BaseException, home: Path) -> None:
         ) from error
 
 
-def _interrupted(console: RunConsole, error: BaseException, code: int) -> int:
+def _interrupted(console: RunConsole, error: BaseException, code: int) -> dict[str, Any]:
     console.warn("interrupted; what was answered is kept")
     for note in getattr(error, "__notes__", []):
         console.lines([("resume", note)])
-    return code
+    return {"status": "cancelled", "exit_code": code, "error": "interrupted"}

@@ -153,5 +153,6 @@ def test_resuming_a_finished_run_starts_nothing(home: Path, run_id: str) -> None
     assert again.code == 0 and again.json["status"] == "finished"
     assert "nothing is left to do" in again.stderr
     assert rows(home, "SELECT request_id, attempt, output FROM requests ORDER BY ALL") == before
-    changed = assay("run", "--resume", run_id, "--limit", "2", home=home, timeout_s=20)
-    assert changed.code == 2 and "keeps its config" in changed.stderr
+    changed = assay("run", "--resume", run_id, "--limit", "2", "--json", home=home, timeout_s=20)
+    assert changed.code == changed.json["exit_code"] == 2
+    assert "keeps its config" in changed.stderr and "keeps its config" in changed.json["error"]
