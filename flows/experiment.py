@@ -20,12 +20,11 @@ from schemas.errors import ConfigError, RunError
 from schemas.run import RunContext, RunResult, RunStatus
 from schemas.summary import GeneratedSummary
 from tasks.dataset.step import load_datasets, profile_datasets
-from tasks.engine.client import EngineClient
+from tasks.engine.stage import start_engine
 from tasks.engine.step import build_engine, generate_answers
 from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
 from tasks.plan.device import read_device_facts
-from tasks.plan.host import plan_cores
 from tasks.plan.stage import run_requests
 from tasks.plan.step import plan_engine
 from tasks.record import mlflow_run, stage
@@ -98,7 +97,7 @@ def experiment(
             said.append(f"{run.experiment.model.name}, {model.weights_bytes / 1e6:,.0f} MB of {model.dtype} weights")
 
         # vLLM's import takes seconds and needs no plan: it runs while the data is read.
-        with EngineClient(log_path=run.engine_log, cores=plan_cores(device).value) as engine:
+        with start_engine(run, device=device) as engine:
             with console.step("load datasets") as said:
                 datasets = load_datasets(session, model=model, folder=folder)
                 console.datasets(said, datasets)

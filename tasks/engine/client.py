@@ -24,8 +24,10 @@ _POLL_MS = 200
 class EngineClient:
     """One engine process. A context manager: leaving it ends the process and everything below it."""
 
-    def __init__(self, *, log_path: Path, cores: Iterable[int]) -> None:
-        """Starts the process, which begins to import vLLM at once; `build` comes when the plan is made."""
+    def __init__(self, *, log_path: Path, cores: Iterable[int], compiles: bool = True) -> None:
+        """Starts the process, which begins to import vLLM at once; `build` comes when the plan is made.
+
+        compiles: whether torch.compile may be used in it at all (see `engine_environment`)."""
         # An ipc address may have 107 characters at most, so the folder is a short one. mkdtemp makes it 0700.
         self._folder = Path(tempfile.mkdtemp(prefix="assay-"))
         self._context = zmq.Context()
@@ -40,7 +42,7 @@ class EngineClient:
         self.started_at = time.monotonic()
         self._process = SupervisedProcess(
             [sys.executable, "-P", "-m", "tasks.engine.worker", address, repr(self.started_at)],
-            env=engine_environment(cores=cores) | {"PYTHONPATH": str(root)},
+            env=engine_environment(cores=cores, compiles=compiles) | {"PYTHONPATH": str(root)},
             log_path=log_path,
         )
 

@@ -15,10 +15,14 @@ def build_options(plan: EnginePlan) -> dict[str, Any]:
     return {planned.option: planned.value for planned in plan.options}
 
 
-def engine_environment(*, cores: Iterable[int], base: Mapping[str, str] | None = None) -> dict[str, str]:
+def engine_environment(
+    *, cores: Iterable[int], compiles: bool = True, base: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The engine process's environment: bound to the cores, no telemetry, no network, no warning about tokenizers.
 
-    The thread count must stand before torch is imported, so it is set here and not in the worker."""
+    What torch reads while it is imported must stand before, so it is set here and not in the worker. compiles: False
+    keeps torch.compile out altogether. vLLM has functions of its own that ask for it even in eager mode; on a CPU the
+    first log-likelihood would then wait for a C++ compiler, and fail where there is none."""
     listed = sorted(cores)
     environment = dict(os.environ if base is None else base)
     environment.update(
@@ -33,6 +37,8 @@ def engine_environment(*, cores: Iterable[int], base: Mapping[str, str] | None =
             "PYTHONUNBUFFERED": "1",
         }
     )
+    if not compiles:
+        environment["TORCH_COMPILE_DISABLE"] = "1"
     return environment
 
 

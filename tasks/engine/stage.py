@@ -9,17 +9,30 @@ from typing import Any
 
 from schemas.built import BuiltEngine
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts
+from schemas.run import RunContext
 from schemas.sample import Request
 from schemas.summary import GeneratedSummary
 from tasks.engine.client import EngineClient
 from tasks.engine.settings import build_options, downgrades
 from tasks.generate import Update, generate
+from tasks.plan.graphs import plan_compile
+from tasks.plan.host import plan_cores
 from tasks.record.answers import last_attempts
 from tasks.record.rows import cell_rows, engine_row, grammar_rows, plan_rows
 from tasks.requests import engine_identity, request_key
 from tasks.responses import FINAL, RowContext
 from tasks.session import Session
 from tasks.telemetry import Telemetry
+
+
+def start_engine(run: RunContext, *, device: DeviceFacts) -> EngineClient:
+    """Starts the engine's process, with what of the plan must be known before: its cores, and whether it compiles."""
+    compiled = plan_compile(device=device, asked=run.experiment.engine.compile).value
+    return EngineClient(
+        log_path=run.engine_log,
+        cores=plan_cores(device).value,
+        compiles=device.kind != "cpu" or compiled != "none",
+    )
 
 
 def build_engine(
