@@ -67,7 +67,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "[dim]NULL[/dim]"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.6g}"
     text = str(value)
     shown = visible(text[: _CELL + 1])
     return escape(shown if len(text) <= _CELL else shown[: _CELL - 1] + "…")
