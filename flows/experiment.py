@@ -194,7 +194,8 @@ def _whatever_happens(session: Session, warnings: list[str]) -> Iterator[None]:
     except BaseException as error:
         cancelled = isinstance(error, KeyboardInterrupt | Terminated | TerminationSignal)
         status: RunStatus = "cancelled" if cancelled else "failed"
-        error.add_note(f"assay run --resume {session.run.run_id}")
+        if not isinstance(error, ConfigError):  # what is wrong with the config or the data would be so again
+            error.add_note(f"assay run --resume {session.run.run_id}")
         reason = "interrupted" if cancelled else f"{type(error).__name__}: {error}"
         mlflow_run_id = stage.known_mlflow_id(session.run.folder)
         try:

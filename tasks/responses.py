@@ -9,6 +9,7 @@ from schemas.engine import Sampling
 from schemas.sample import Request
 from tasks.engine.protocol import WireGrammar, WireRequest, WireResult, WireSampling
 from tasks.guide.validate import validate, whitespace_share
+from tasks.record.rows import quality_cell_id
 
 FAILED = frozenset({"error", "refused", "cancelled"})
 """The states that count against `max_failed`."""
@@ -29,10 +30,6 @@ class RowContext:
     """How often a request was tried before, by request_id; missing means never."""
     wall_offset_s: float = field(default_factory=lambda: time.time() - time.monotonic())
     """What turns a monotonic time of this machine into UTC seconds."""
-
-    def cell_id(self, arm: str) -> str:
-        """The quality phase of one arm on this engine."""
-        return f"{self.engine_id}-{arm}-quality"
 
     def utc(self, monotonic_s: float | None) -> datetime.datetime | None:
         if monotonic_s is None:
@@ -94,7 +91,7 @@ def _asked(request: Request, context: RowContext) -> dict[str, Any]:
         "request_id": request.request_id,
         "attempt": context.attempts.get(request.request_id, 0),
         "request_key": context.keys[request.request_id],
-        "cell_id": context.cell_id(request.arm),
+        "cell_id": quality_cell_id(context.engine_id, request.arm),
         "engine_id": context.engine_id,
         "dataset": request.dataset,
         "sample_id": request.sample_id,

@@ -3,13 +3,14 @@
 import base64
 import datetime
 import decimal
-import difflib
 import hashlib
 import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from tasks.config.nearest import nearest as nearest_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +61,9 @@ def _scalar_text(value: Any) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` was most likely meant to be; else all of them, if they are few."""
     names = [str(item) for item in known]
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    close = nearest_name(name, names)
+    if close is not None:
+        return f"did you mean {close!r}?"
     if not names:
         return None
     shown = ", ".join(sorted(names)[:20])

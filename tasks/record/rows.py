@@ -130,13 +130,18 @@ def engine_row(built: BuiltEngine) -> Row:
     }
 
 
+def quality_cell_id(engine_id: str, arm: str) -> str:
+    """The name of the cell that one arm's quality phase is on one engine."""
+    return f"{engine_id}-{arm}-quality"
+
+
 def cell_rows(
     *, engine_id: str, arms: Sequence[str], started_at: datetime.datetime, ended_at: datetime.datetime
 ) -> list[Row]:
     """One quality cell an arm. The arms share the engine at the same time, so they share the times."""
     return [
         {
-            "cell_id": f"{engine_id}-{arm}-quality",
+            "cell_id": quality_cell_id(engine_id, arm),
             "engine_id": engine_id,
             "arm": arm,
             "kind": "quality",

@@ -69,8 +69,8 @@ class InFlight:
 
     def needs_rerun(self, output: Any) -> bool:
         """Whether the cache also held a part of the continuation, whose log-probabilities are then missing."""
-        start = self.request.continuation_start
-        return start is not None and output.finished and (output.num_cached_tokens or 0) >= start
+        start, cached = self.request.continuation_start, output.num_cached_tokens
+        return start is not None and output.finished and cached is not None and cached >= start
 
     def take(self, output: Any, now: float) -> WireResult | None:
         """Adds what a step brought; the result once the request is finished."""
