@@ -1,15 +1,23 @@
 """Compaction: a run's many parts into one file a table, in one step for every reader; and the clean-up after it."""
 
-import secrets
 import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from warehouse import scan
 from warehouse.parts import (
     COMPACTED_PREFIX,
+    MANIFEST,
     TEMPORARY_SUFFIX,
     Compacted,
     Manifest,
@@ -20,17 +28,16 @@ from warehouse.parts import (
     run_folder,
     run_ids,
     stored_tables,
-    sync_file,
-    temporary_name,
     write_manifest,
 )
-from warehouse.schema import SCHEMA_VERSION, TABLES, Table
-from warehouse.schema.changes import METADATA_KEY
+from warehouse.schema import TABLES, Table
 from warehouse.schema.table import literal
+from warehouse.stream import Sink, batches
 
-_MEMORY = "256MB"
-_ROWS_A_GROUP = 10_240
-"""Bounds what a writer and a reader hold at once: a prompt may be 100 KB."""
+LAST_OF = "requests"
+"""The table whose last attempts are kept apart from the earlier ones."""
+_MEMORY = "512MB"
+_Places: TypeAlias = npt.NDArray[np.int64]
 
 
 def compact_run(*, home: Path, run_id: str) -> list[str]:
@@ -50,9 +57,25 @@ def remove_superseded(home: Path, older_than_s: float) -> list[Path]:
     for table in stored_tables():
         for run_id in run_ids(home=home, table=table):
             folder = run_folder(home=home, table=table, run_id=run_id)
-            with locked(folder):
-                removed += _remove_in(folder=folder, before=time.time() - older_than_s)
+            if _has_leftovers(folder):
+                with locked(folder):
+                    removed += _remove_in(folder=folder, before=time.time() - older_than_s)
     return removed
+
+
+def _has_leftovers(folder: Path) -> bool:
+    """Whether a clean-up may find something. Most are tidy: these get no lock file and stay as they are."""
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except FileNotFoundError:
+        return False
+    if any(name.endswith(TEMPORARY_SUFFIX) for name in names):
+        return True
+    compacted = {name for name in names if name.startswith(COMPACTED_PREFIX)}
+    if not compacted and MANIFEST not in names:
+        return False
+    manifest = read_manifest(folder)
+    return bool(manifest.superseded) or not compacted <= {each.name for each in manifest.compacted}
 
 
 def _compact(*, home: Path, table: Table, run_id: str) -> bool:
@@ -63,7 +86,7 @@ def _compact(*, home: Path, table: Table, run_id: str) -> bool:
         files = run_files(home=home, table=table.name, run_id=run_id)
         if not files.fresh or (table.small and len(files.paths) == 1):
             return False
-        made = [_write(table=table, files=files, holds=holds) for holds in _kinds(table)]
+        made = _write(table=table, files=files)
         now = time.time()
         old = read_manifest(folder).superseded
         replaced = {path.name: now for path in files.paths}
@@ -71,28 +94,67 @@ def _compact(*, home: Path, table: Table, run_id: str) -> bool:
     return True
 
 
-def _kinds(table: Table) -> tuple[str, ...]:
-    return ("last", "earlier") if table.name == "requests" else ("rows",)
+def _write(*, table: Table, files: RunFiles) -> list[Compacted]:
+    """Writes the files that replace these; each row goes through memory once."""
+    kept, earlier = ("last", "earlier") if table.name == LAST_OF else ("rows", None)
+    outdone = _outdone(table=table, files=files)
+    with ExitStack() as stack:
+        sinks = {
+            holds: stack.enter_context(Sink(folder=files.folder, table=table, holds=holds))
+            for holds in (kept, earlier)
+            if holds is not None
+        }
+        for path, lost, not_last in zip(files.paths, outdone.lost, outdone.earlier, strict=True):
+            at = 0
+            for batch in batches(path=path, table=table):
+                stays = _marks(places=np.concatenate((lost, not_last)), at=at, rows=batch.num_rows)
+                sinks[kept].add(batch if stays is None else batch.filter(pc.invert(stays)))
+                goes = _marks(places=not_last, at=at, rows=batch.num_rows)
+                if earlier is not None and goes is not None:
+                    sinks[earlier].add(batch.filter(goes))
+                at += batch.num_rows
+        return [
+            Compacted(name=name, holds=holds)
+            for holds, sink in sinks.items()
+            if (name := sink.publish(even_if_empty=holds == kept)) is not None
+        ]
 
 
-def _write(*, table: Table, files: RunFiles, holds: str) -> Compacted:
-    last_of = None if holds == "rows" else "attempt"
-    query = scan.winners(table=table, paths=files.paths, last_of=last_of, earlier=holds == "earlier")
-    target = files.folder / f"{COMPACTED_PREFIX}{holds}-{secrets.token_hex(8)}.parquet"
-    temporary = temporary_name(target)
-    version = f"{{{METADATA_KEY.decode()}: '{SCHEMA_VERSION}'}}"
-    options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROWS_A_GROUP}, KV_METADATA {version}"
-    settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": _MEMORY, "threads": 1}
-    try:
-        with TemporaryDirectory(prefix="assay-compact-") as spill, duckdb.connect(config=settings) as connection:
-            connection.execute(f"SET temp_directory = {literal(spill)}")
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.execute(f"COPY ({query}) TO {literal(str(temporary))} ({options})").fetchall()
-        sync_file(temporary)
-        temporary.rename(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return Compacted(name=target.name, holds=holds)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outdone:
+    """By file, the numbers of the rows that a newer revision replaced (lost), or a later attempt followed (earlier)."""
+
+    lost: list[_Places]
+    earlier: list[_Places]
+
+
+def _outdone(*, table: Table, files: RunFiles) -> _Outdone:
+    query = scan.outdone(table=table, paths=files.paths, last_of="attempt" if table.name == LAST_OF else None)
+    settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": _MEMORY, "threads": 2}
+    with TemporaryDirectory(prefix="assay-compact-") as spill, duckdb.connect(config=settings) as connection:
+        connection.execute(f"SET temp_directory = {literal(spill)}")
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.sql(query).to_arrow_table()
+    file = found["file_index"].to_numpy().astype(np.int64)
+    place = found["file_row_number"].to_numpy().astype(np.int64)
+    earlier = found["earlier"].to_numpy().astype(bool)
+    order = np.lexsort((place, file))
+    file, place, earlier = file[order], place[order], earlier[order]
+    ends = np.searchsorted(file, np.arange(len(files.paths) + 1))
+    parts = [slice(begin, end) for begin, end in pairwise(ends)]
+    return _Outdone(
+        lost=[place[part][~earlier[part]] for part in parts], earlier=[place[part][earlier[part]] for part in parts]
+    )
+
+
+def _marks(*, places: _Places, at: int, rows: int) -> pa.Array | None:
+    """Which of these rows are among the places; None where none is."""
+    here = places[(places >= at) & (places < at + rows)] - at
+    if not len(here):
+        return None
+    marks = np.zeros(rows, dtype=bool)
+    marks[here] = True
+    return pa.array(marks)
 
 
 def _remove_in(*, folder: Path, before: float) -> list[Path]:

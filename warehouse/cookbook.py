@@ -1,137 +1,241 @@
 """Questions that a warehouse answers, each with its SQL."""
 
-COOKBOOK: tuple[tuple[str, str], ...] = (
-    (
+from typing import NamedTuple
+
+from schemas.errors import ConfigError
+
+
+class Recipe(NamedTuple):
+    """One question, and the SQL that answers it."""
+
+    question: str
+    sql: str
+
+
+def recipe(number: int) -> Recipe:
+    """The question of this number, from 1. Raises ConfigError for a number that is none."""
+    if not 1 <= number <= len(COOKBOOK):
+        raise ConfigError.one(f"there is no question {number}", suggestion=f"there are 1 to {len(COOKBOOK)}")
+    return COOKBOOK[number - 1]
+
+
+COOKBOOK: tuple[Recipe, ...] = (
+    Recipe(
         "Which runs are there, and how did they end?",
-        """SELECT run_id, name, status, started_at, date_diff('second', started_at, ended_at) AS seconds, error
+        """SELECT run_id, name, status, host, date_diff('second', started_at, ended_at) AS seconds, error
 FROM runs
 ORDER BY started_at DESC""",
     ),
-    (
+    Recipe(
         "How good was the last run, with its uncertainty?",
         """SELECT dataset, metric, arm, round(value, 3) AS value, round(lo, 3) AS lo, round(hi, 3) AS hi, n
 FROM leaderboard
-WHERE run_id = (SELECT max(run_id) FROM runs)
+WHERE run_id = (SELECT max(run_id) FROM runs WHERE status = 'finished')
 ORDER BY dataset, metric, arm""",
     ),
-    (
-        "What did guiding the generation change?",
-        """SELECT dataset, metric, n_pairs, round(free, 3) AS free, round(guided, 3) AS guided,
+    Recipe(
+        "What did guiding the generation bring?",
+        """SELECT run_id, dataset, metric, n_pairs, round(free, 3) AS free, round(guided, 3) AS guided,
     round(effect, 3) AS effect, round(lo, 3) AS lo, round(hi, 3) AS hi, verdict
 FROM guided_lift
-ORDER BY dataset, metric""",
+ORDER BY run_id DESC, dataset, metric""",
     ),
-    (
-        "Which samples did one run get right and another wrong?",
-        """WITH last_two AS (SELECT run_id FROM runs WHERE flow = 'experiment' ORDER BY started_at DESC LIMIT 2)
-SELECT a.dataset, a.sample_id, a.arm, a.metric, a.value AS earlier, b.value AS later
-FROM scores AS a
-INNER JOIN scores AS b USING (dataset, sample_id, arm, repeat, metric, metric_version)
-WHERE
-    a.run_id = (SELECT min(run_id) FROM last_two)
-    AND b.run_id = (SELECT max(run_id) FROM last_two)
-    AND a.value <> b.value""",
+    Recipe(
+        "And what did it cost: tokens and time of an answer, by arm?",
+        """SELECT run_id, arm, count(*) AS answers, round(avg(output_tokens), 1) AS tokens,
+    round(median(tpot_ms), 1) AS tpot_ms, round(median(e2e_ms), 1) AS e2e_ms
+FROM requests
+WHERE kind = 'generate' AND status IN ('ok', 'invalid', 'truncated') AND reused IS NOT TRUE AND phase = 'quality'
+GROUP BY run_id, arm
+ORDER BY run_id DESC, arm""",
     ),
-    (
+    Recipe(
+        "Which samples flipped since the run before?",
+        """WITH last_two AS (
+    SELECT run_id FROM runs WHERE flow = 'experiment' AND status = 'finished' ORDER BY started_at DESC LIMIT 2
+)
+SELECT dataset, sample_id, arm, metric, value_a AS earlier, value_b AS now, extracted_a, extracted_b
+FROM flips((SELECT min(run_id) FROM last_two), (SELECT max(run_id) FROM last_two))
+ORDER BY dataset, sample_id, arm, metric""",
+    ),
+    Recipe(
+        "Which samples does no run get right?",
+        """SELECT dataset, sample_id, count(DISTINCT run_id) AS runs, max(value) AS best
+FROM scores
+WHERE metric = 'exact_match'
+GROUP BY dataset, sample_id
+HAVING max(value) < 1
+ORDER BY dataset, sample_id""",
+    ),
+    Recipe(
         "What failed, and why, most frequent reason first?",
         """SELECT dataset, arm, status, reason, count(*) AS n
 FROM failures
 GROUP BY ALL
-ORDER BY n DESC""",
+ORDER BY n DESC, reason""",
     ),
-    (
+    Recipe(
         "What exactly was asked where the answer was not valid?",
-        """SELECT f.dataset, f.sample_id, f.arm, f.reason, right(s.prompt, 300) AS prompt_end, f.output_start
+        """SELECT f.run_id, f.dataset, f.sample_id, f.arm, f.reason, right(s.prompt, 300) AS prompt_end, f.output_start
 FROM failures AS f
 INNER JOIN samples AS s USING (run_id, dataset, sample_id)
 WHERE f.status = 'invalid'
+ORDER BY ALL
 LIMIT 20""",
     ),
-    (
+    Recipe(
         "How well-formed are the answers of each arm?",
-        """SELECT dataset, arm, count(valid) AS judged, avg(valid::INTEGER) AS valid_share,
-    avg(whitespace_share) AS whitespace_share, avg((finish_reason = 'length')::INTEGER) AS cut_share
+        """SELECT dataset, arm, count(valid) AS judged, round(avg(valid::INTEGER), 3) AS valid_share,
+    round(avg(whitespace_share), 3) AS whitespace_share, round(avg((finish_reason = 'length')::INTEGER), 3) AS cut_share
 FROM requests
 WHERE kind = 'generate'
-GROUP BY ALL
+GROUP BY dataset, arm
 ORDER BY dataset, arm""",
     ),
-    (
-        "How long until the first token, by length of the prompt?",
-        """SELECT run_id, arm, bucket, n, round(ttft_p50_ms, 1) AS p50, round(ttft_p95_ms, 1) AS p95
-FROM latency_by_bucket
-ORDER BY run_id, arm, bucket_from""",
+    Recipe(
+        "How long until the first token, by length of the prompt and by the prefill threshold?",
+        """SELECT e.long_prefill_token_threshold AS threshold, l.bucket, sum(l.n) AS n,
+    round(avg(l.ttft_p50_ms), 1) AS p50, round(max(l.ttft_p95_ms), 1) AS worst_p95
+FROM latency_by_bucket AS l
+INNER JOIN cells AS c USING (run_id, cell_id)
+INNER JOIN engines AS e USING (run_id, engine_id)
+GROUP BY threshold, l.bucket, l.bucket_from
+ORDER BY threshold, l.bucket_from""",
     ),
-    (
-        "Which ten requests were slowest, and where did their time go?",
-        """SELECT dataset, sample_id, arm, prompt_tokens, output_tokens, e2e_ms, queued_ms, prefill_ms, decode_ms
+    Recipe(
+        "Which prompts are slow, run after run?",
+        """SELECT dataset, sample_id, any_value(prompt_tokens) AS prompt_tokens, count(*) AS answers,
+    round(median(e2e_ms), 1) AS median_ms, round(max(e2e_ms), 1) AS worst_ms
 FROM requests
-WHERE e2e_ms IS NOT NULL
-ORDER BY e2e_ms DESC
+WHERE status IN ('ok', 'invalid', 'truncated') AND reused IS NOT TRUE
+GROUP BY dataset, sample_id
+ORDER BY median_ms DESC NULLS LAST, sample_id
 LIMIT 10""",
     ),
-    (
-        "Which settings did the plan choose, and why?",
-        """SELECT option, value, default_value, reason, evidence
+    Recipe(
+        "Which ten requests were slowest, and where did their time go?",
+        """SELECT run_id, sample_id, arm, prompt_tokens, output_tokens, e2e_ms, queued_ms, prefill_ms, decode_ms
+FROM requests
+WHERE e2e_ms IS NOT NULL
+ORDER BY e2e_ms DESC, run_id DESC, request_id
+LIMIT 10""",
+    ),
+    Recipe(
+        "What did the plan decide, and why?",
+        """SELECT run_id, option, value, default_value, reason, evidence
 FROM plans
 WHERE source = 'plan'
 ORDER BY run_id DESC, option""",
     ),
-    (
+    Recipe(
         "Where did starting the engine take its time?",
-        """SELECT r.name, e.device, e.cudagraph_mode, e.cold, e.start_s, e.import_s, e.load_s,
+        """SELECT r.run_id, e.device, e.cudagraph_mode, e.cold, e.start_s, e.import_s, e.load_s,
     e.compile_s, e.capture_s, e.warmup_s
 FROM engines AS e
 INNER JOIN runs AS r USING (run_id)
 ORDER BY r.started_at DESC""",
     ),
-    (
+    Recipe(
         "Did the engine run as it was asked to?",
         """SELECT run_id, engine_id, unnest(downgrades) AS downgrade
-FROM engines""",
+FROM engines
+ORDER BY ALL""",
     ),
-    (
+    Recipe(
+        "Did another version of the engine answer faster?",
+        """SELECT e.engine_version, e.device, m.name, count(*) AS runs, round(median(m.value), 2) AS median, m.unit
+FROM metrics AS m
+INNER JOIN engines AS e USING (run_id)
+WHERE m.name = 'timing.tpot_ms.p50'
+GROUP BY ALL
+ORDER BY e.device, m.name, e.engine_version""",
+    ),
+    Recipe(
         "How long are the prompts, and was anything cut?",
-        """SELECT dataset, arm, n, tokens_p50, tokens_p95, tokens_max, output_budget, over_limit, cut_tokens
+        """SELECT run_id, dataset, arm, n, tokens_p50, tokens_p95, tokens_max, output_budget, over_limit, cut_tokens
 FROM profiles
-ORDER BY run_id DESC, dataset""",
+ORDER BY run_id DESC, dataset, arm""",
     ),
-    (
+    Recipe(
         "How did one metric develop over time?",
-        """SELECT started_at, name, arm, round(value, 3) AS value, round(lo, 3) AS lo, round(hi, 3) AS hi, n
-FROM trend('arithmetic.exact_match')""",
+        """SELECT started_at, arm, round(value, 3) AS value, round(lo, 3) AS lo, round(hi, 3) AS hi, n
+FROM trend('arithmetic.exact_match')
+ORDER BY started_at, arm""",
     ),
-    (
+    Recipe(
+        "Which commit changed a metric by more than its uncertainty?",
+        """SELECT started_at, left(git_commit, 7) AS commit, git_dirty AS dirty, arm,
+    round(before, 3) AS before, round(value, 3) AS value, round(value - before, 3) AS change
+FROM (
+    SELECT t.*, r.git_commit, r.git_dirty, lag(t.value) OVER earlier AS before,
+        lag(t.lo) OVER earlier AS lo_before, lag(t.hi) OVER earlier AS hi_before
+    FROM trend('arithmetic.exact_match') AS t
+    INNER JOIN runs AS r USING (run_id)
+    WHERE r.status = 'finished'
+    WINDOW earlier AS (PARTITION BY t.name, t.arm ORDER BY t.started_at)
+)
+WHERE lo > hi_before OR hi < lo_before
+ORDER BY started_at, arm""",
+    ),
+    Recipe(
+        "Which runs crashed, were cancelled or resumed?",
+        """SELECT r.run_id, r.status, count(DISTINCT a.revision) AS sessions, count(a.request_id) AS attempts, r.error
+FROM runs AS r
+LEFT JOIN request_attempts AS a USING (run_id)
+GROUP BY r.run_id, r.status, r.error
+HAVING r.status IN ('crashed', 'cancelled', 'failed') OR count(DISTINCT a.revision) > 1
+ORDER BY r.run_id DESC""",
+    ),
+    Recipe(
         "How many requests needed more than one attempt?",
         """SELECT run_id, attempts, count(*) AS requests
-FROM (SELECT run_id, request_id, count(*) AS attempts FROM request_attempts GROUP BY ALL)
+FROM (SELECT run_id, request_id, count(*) AS attempts FROM request_attempts GROUP BY run_id, request_id)
 WHERE attempts > 1
-GROUP BY ALL
+GROUP BY run_id, attempts
 ORDER BY run_id DESC, attempts""",
     ),
-    (
+    Recipe(
+        "How much energy did a correct answer take?",
+        """SELECT e.run_id, round(e.joules) AS joules, c.correct, round(e.joules / c.correct, 1) AS joules_per_answer
+FROM (SELECT run_id, sum(counter_j) AS joules FROM energy GROUP BY run_id) AS e
+INNER JOIN (
+    SELECT run_id, count(*) AS correct
+    FROM scores
+    WHERE metric = 'exact_match' AND value = 1
+    GROUP BY run_id
+) AS c USING (run_id)
+ORDER BY e.run_id DESC""",
+    ),
+    Recipe(
         "Which grammars did the backend refuse or mishandle?",
-        """SELECT grammar_id, backend, kind, status, message, compile_s, len(lint) AS warnings
+        """SELECT run_id, grammar_id, backend, kind, status, message, len(lint) AS warnings
 FROM grammars
-WHERE status <> 'accepted' OR len(lint) > 0""",
+WHERE status <> 'accepted' OR len(lint) > 0
+ORDER BY ALL""",
     ),
-    (
+    Recipe(
         "Do two samples of one dataset have the same prompt?",
-        """SELECT run_id, dataset, prompt_hash, count(*) AS n, list(sample_id ORDER BY sample_id) AS samples
+        """SELECT run_id, dataset, count(*) AS n, list(sample_id ORDER BY sample_id) AS samples
 FROM samples
-GROUP BY ALL
-HAVING n > 1""",
+GROUP BY run_id, dataset, prompt_hash
+HAVING n > 1
+ORDER BY ALL""",
     ),
-    (
-        "What was the temperature of each run's sampling?",
-        """SELECT run_id, name, config ->> '$.datasets[0].sampling.temperature' AS temperature
-FROM runs""",
-    ),
-    (
-        "Which columns does a table have, and what do they mean?",
-        """SELECT column_name, data_type, comment
-FROM duckdb_columns()
-WHERE database_name = 'warehouse' AND table_name = 'requests'
-ORDER BY column_index""",
+    Recipe(
+        "What differs between the configs of the last two runs?",
+        """WITH last_two AS (
+    SELECT run_id, config FROM runs WHERE flow = 'experiment' AND status = 'finished' ORDER BY started_at DESC LIMIT 2
+),
+keys AS (
+    SELECT t.run_id, k.fullkey AS key, k.atom AS value
+    FROM last_two AS t, json_tree(t.config) AS k
+    WHERE k.atom IS NOT NULL
+)
+SELECT coalesce(a.key, b.key) AS key, a.value AS earlier, b.value AS now
+FROM (FROM keys WHERE run_id = (SELECT min(run_id) FROM last_two)) AS a
+FULL JOIN (FROM keys WHERE run_id = (SELECT max(run_id) FROM last_two)) AS b USING (key)
+WHERE a.value IS DISTINCT FROM b.value
+ORDER BY ALL""",
     ),
 )
+"""In the order in which one gets to know a warehouse."""

@@ -6,6 +6,7 @@ from warehouse.cookbook import COOKBOOK
 from warehouse.schema import SCHEMA_VERSION, TABLES, Column, Table
 from warehouse.views import Definition, definitions
 
+_PAGE = "../docs/warehouse.md#25-questions"
 _HEAD = """# The warehouse
 
 Printed by `python -m warehouse.dictionary`: change the schema (`warehouse/schema/`), not this file. This is version
@@ -31,8 +32,9 @@ def dictionary() -> str:
     parts += [_table(table) for table in TABLES.values()]
     parts.append("## Views and macros\n")
     parts += [_definition(definition) for definition in definitions()]
-    parts.append("## Cookbook\n")
-    parts += [f"{question}\n\n```sql\n{sql}\n```\n" for question, sql in COOKBOOK]
+    parts.append(
+        f"## Cookbook\n\n{len(COOKBOOK)} questions with their SQL and answers are in [docs/warehouse.md]({_PAGE}).\n"
+    )
     return "\n".join(parts)
 
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from schemas.errors import AssayError
 from warehouse.compact import compact_run, remove_superseded
+from warehouse.encoding import rows_a_group, writer_options
 from warehouse.parts import (
     RunFiles,
     checked_name,
@@ -21,11 +22,11 @@ from warehouse.parts import (
     sync_file,
     temporary_name,
 )
-from warehouse.rows import arrow_table
+from warehouse.rows import arrow_table, fitted_table
 from warehouse.schema import TABLES, Table
 from warehouse.schema.changes import check_version
 
-__all__ = ["compact_run", "list_parts", "read_rows", "remove_superseded", "write_rows"]
+__all__ = ["compact_run", "list_parts", "read_rows", "remove_superseded", "write_rows", "write_table"]
 
 _READ_AGAIN = 3
 
@@ -40,13 +41,35 @@ def write_rows(
     `warehouse.rows.arrow_table` says. Raises ValueError for an unknown table or column or a name that is no file's
     name, TypeError for a value that does not fit its column, OSError where the disk is full.
     """
-    folder = run_folder(home=home, table=table, run_id=run_id)
-    target = folder / f"{checked_name(part)}.parquet"
+    checked_name(part)
+    run_folder(home=home, table=table, run_id=run_id)  # an unknown table or an odd name is an error before any work
     content = arrow_table(table=TABLES[table], run_id=run_id, revision=revision, rows=rows)
+    return _write(home=home, table=table, run_id=run_id, part=part, content=content)
+
+
+def write_table(
+    *, home: Path, table: str, run_id: str, arrow: pa.Table | pa.RecordBatch, part: str, revision: int = 0
+) -> Path:
+    """Writes rows that are in Arrow already as one durable part, as `write_rows` does, at several times its speed.
+
+    Columns that are not there are NULL, others are cast where nothing is lost; run_id and revision are set here. A NaN
+    becomes NULL. JSON columns hold JSON text: they are not looked at. Raises ValueError for an unknown table or column,
+    a name that is no file's name, rows of another run or text that is not UTF-8, TypeError for a column that does not
+    fit, OSError where the disk is full.
+    """
+    checked_name(part)
+    run_folder(home=home, table=table, run_id=run_id)
+    content = fitted_table(table=TABLES[table], run_id=run_id, revision=revision, arrow=arrow)
+    return _write(home=home, table=table, run_id=run_id, part=part, content=content)
+
+
+def _write(*, home: Path, table: str, run_id: str, part: str, content: pa.Table) -> Path:
+    folder = run_folder(home=home, table=table, run_id=run_id)
     make_folder(folder)
-    temporary = temporary_name(target)
+    temporary = temporary_name(folder / f"{part}.parquet")
+    group = rows_a_group(rows=content.num_rows, size_bytes=content.nbytes)
     try:
-        pq.write_table(content, temporary, compression="zstd")
+        pq.write_table(content, temporary, row_group_size=group, **writer_options(TABLES[table]))
         sync_file(temporary)
         return publish_part(temporary=temporary, folder=folder, part=part)
     finally:

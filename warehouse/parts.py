@@ -79,9 +79,14 @@ def stored_tables() -> list[str]:
 
 def checked_name(name: str) -> str:
     """The name itself, if it is safe as a file's name. Raises ValueError where it is not."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise ValueError(f"{name!r} is no name: letters, digits, '.', '_', '=' and '-' only, a letter or digit first")
     return name
+
+
+def is_name(name: str) -> bool:
+    """Whether it is safe as a file's name, and so may be a run's id."""
+    return _NAME.fullmatch(name) is not None
 
 
 def run_files(*, home: Path, table: str, run_id: str) -> RunFiles:
@@ -110,7 +115,7 @@ def run_ids(*, home: Path, table: str) -> list[str]:
     except FileNotFoundError:
         return []
     names = [entry.name.removeprefix("run=") for entry in entries if entry.name.startswith("run=") and entry.is_dir()]
-    return sorted(name for name in names if _NAME.fullmatch(name))
+    return sorted(name for name in names if is_name(name))
 
 
 def read_manifest(folder: Path) -> Manifest:

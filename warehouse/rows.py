@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from warehouse.schema import SCHEMA_VERSION, Table
 from warehouse.schema.changes import METADATA_KEY
@@ -49,9 +50,57 @@ def arrow_table(*, table: Table, run_id: str, revision: int, rows: Sequence[Mapp
     return pa.Table.from_arrays(arrays, schema=arrow_schema(table=table))
 
 
+def fitted_table(*, table: Table, run_id: str, revision: int, arrow: pa.Table | pa.RecordBatch) -> pa.Table:
+    """Rows that are in Arrow already, as the table's columns in order. What `warehouse.parquet.write_table` says."""
+    if unknown := sorted(set(arrow.schema.names) - set(table.names)):
+        raise ValueError(f"{table.name} has no column {', '.join(unknown)}; it has {', '.join(table.names)}")
+    if len(set(arrow.schema.names)) < len(arrow.schema.names):
+        raise ValueError(f"{table.name}: a column is there twice")
+    given = pa.Table.from_batches([arrow]) if isinstance(arrow, pa.RecordBatch) else arrow
+    if "run_id" in given.schema.names:
+        others = [each for each in pc.unique(given["run_id"]).to_pylist() if each != run_id]
+        if others:
+            raise ValueError(f"{table.name}: a row of run {others[0]} was given to run {run_id}")
+    rows = given.num_rows
+    columns = []
+    for column in table:
+        if column.name == "run_id":
+            columns.append(pa.repeat(pa.scalar(run_id, column.type), rows))
+        elif column.name == "revision":
+            columns.append(pa.repeat(pa.scalar(revision, column.type), rows))
+        elif column.name in given.schema.names:
+            columns.append(_fitted(table=table, column=column, values=given[column.name]))
+        else:
+            columns.append(pa.nulls(rows, column.type))
+    return pa.Table.from_arrays(columns, schema=arrow_schema(table=table))
+
+
 def json_text(value: Any) -> str:
     """A value as JSON text without NaN, infinity or surrogates. Raises TypeError for what JSON cannot hold."""
     return _clean_text(json.dumps(_jsonable(value), ensure_ascii=False, allow_nan=False, default=_dump_other))
+
+
+def _fitted(*, table: Table, column: Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        cast = values if values.type == column.type else values.cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TypeError(f"{table.name}.{column.name} ({column.sql_type}): {error}") from error
+    try:
+        cast.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{table.name}.{column.name}: {error}") from error
+    return pa.chunked_array([_without_nan(chunk) for chunk in cast.chunks], column.type)
+
+
+def _without_nan(values: pa.Array) -> pa.Array:
+    kind = values.type
+    if pa.types.is_floating(kind):
+        nan = pc.is_nan(values)
+        return pc.if_else(nan, pa.scalar(None, kind), values) if pc.any(nan).as_py() else values
+    if pa.types.is_list(kind) and pa.types.is_floating(kind.value_type) and pc.any(pc.is_nan(values.values)).as_py():
+        whole = values.take(pa.array(range(len(values)), pa.int64()))  # a slice does not start at its first value
+        return pa.ListArray.from_arrays(whole.offsets, _without_nan(whole.values), type=kind, mask=whole.is_null())
+    return values
 
 
 def _array(*, table: Table, column: Column, rows: Sequence[Mapping[str, Any]]) -> pa.Array:

@@ -22,7 +22,7 @@ sessions AS (
         sum(power_w) AS power_w,
         count(power_w) AS n,
         max(power_w) AS max_power_w,
-        max(energy_j) - min(energy_j) AS counter_j,
+        CASE WHEN count(energy_j) > 1 THEN max(energy_j) - min(energy_j) END AS counter_j,
         sum(power_j) AS power_j
     FROM gaps
     GROUP BY run_id, device, revision

@@ -14,7 +14,7 @@ SELECT
         nullif(violations[1].path, '') || ': ' || violations[1].message,
         violations[1].message,
         CASE WHEN status = 'truncated' THEN 'cut off after ' || output_tokens || ' tokens' END,
-        finish_reason
+        nullif(finish_reason, 'stop')
     ) AS reason,
     left(output, 200) AS output_start,
     output_tokens,

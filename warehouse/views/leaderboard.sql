@@ -27,6 +27,7 @@ SELECT
     n.run_id,
     r.name,
     r.started_at,
+    r.status,
     models.model,
     n.dataset,
     substr(n.name, length(n.dataset) + 2) AS metric,

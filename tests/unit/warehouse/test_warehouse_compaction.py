@@ -84,10 +84,10 @@ def test_replaced_files_stay_until_they_are_old(home: Path) -> None:
     compact_run(home=home, run_id=RUN)
     assert remove_superseded(home, 3600) == []
     (_folder(home) / "_compacted-last-orphan.parquet").write_bytes(b"killed before its manifest")
-    assert len(list_parts(home=home, table="requests")) == 2
+    assert len(list_parts(home=home, table="requests")) == 1
     assert len(remove_superseded(home, 0)) == 3
     kept = sorted(path.name.split("-")[0] for path in _folder(home).iterdir())
-    assert kept == ["_compacted", "_compacted", "_lock", "_manifest.json"]
+    assert kept == ["_compacted", "_lock", "_manifest.json"]
     assert {row["request_id"] for row in read_rows(home, "requests")} == {"a", "b"}
 
 

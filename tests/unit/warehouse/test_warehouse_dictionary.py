@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from warehouse.cookbook import COOKBOOK
 from warehouse.dictionary import dictionary
 from warehouse.query import query
 from warehouse.schema import TABLES
@@ -25,16 +24,6 @@ def test_everything_is_documented() -> None:
             for suffix, unit in (("_ms", "ms"), ("_s", "s"), ("_bytes", "bytes"), ("_j", "J"), ("_w", "W")):
                 if column.name.endswith(suffix):
                     assert column.unit.split("/")[0] == unit, f"{table.name}.{column.name}"
-
-
-def test_the_cookbook_is_long_enough() -> None:
-    assert len(COOKBOOK) >= 12
-    assert len({question for question, _ in COOKBOOK}) == len(COOKBOOK)
-
-
-@pytest.mark.parametrize(("question", "sql"), COOKBOOK)
-def test_every_recipe_answers(shared: Path, question: str, sql: str) -> None:
-    assert query(home=shared, sql=sql).rows, question
 
 
 @pytest.mark.parametrize("definition", definitions(), ids=lambda each: each.name)

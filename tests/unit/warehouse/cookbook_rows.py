@@ -1,0 +1,255 @@
+"""Two days of a small team: the runs whose answers docs/warehouse.md shows.
+
+Monday's run died of a machine and went on; Tuesday's, after a commit and with another threshold, is better; a third
+crashed. `python -m tests.unit.warehouse.cookbook_rows` writes the page anew."""
+
+import sys
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from flows.commands.answers import markdown
+from warehouse.cookbook import COOKBOOK
+from warehouse.parquet import write_rows
+from warehouse.query import query
+
+PAGE = Path(__file__).parents[3] / "docs" / "warehouse.md"
+HEADING = "## 25 questions\n"
+MONDAY = "20261123T090000-aaaaaa"
+TUESDAY = "20261124T090000-bbbbbb"
+CRASHED = "20261125T090000-cccccc"
+_START = datetime(2026, 11, 23, 9, tzinfo=UTC)
+_QUESTIONS = {"a-001": (40, "12 + 30"), "a-002": (600, "7 * 6"), "a-003": (1_500, "84 / 2"), "a-004": (40, "12 + 30")}
+
+
+def fill(home: Path) -> Path:
+    """Writes the rows to a home."""
+    for day, run_id in enumerate((MONDAY, TUESDAY)):
+        for table, rows in _run(day=day).items():
+            write_rows(home=home, table=table, run_id=run_id, rows=rows, part="p", revision=0)
+    # Monday's run: the first session ended by a kill before its last request, the second made that one.
+    late = _request(day=0, sample_id="a-004", arm="guided", attempt=1)
+    write_rows(home=home, table="requests", run_id=MONDAY, rows=[late], part="late", revision=1)
+    crashed = _run_row(day=2) | {"status": "crashed", "ended_at": None, "error": "the machine was restarted"}
+    write_rows(home=home, table="runs", run_id=CRASHED, rows=[crashed], part="p")
+    return home
+
+
+def page(home: Path, *, before: str) -> str:
+    """The page: what is before the questions, and each question with its SQL and its answer."""
+    head = before.partition(HEADING)[0]
+    parts = [
+        head + HEADING,
+        "`assay sql --examples` lists them, `assay sql --example 5` asks one. The answers here are of two small made-up"
+        " runs and one that\ncrashed; `python -m tests.unit.warehouse.cookbook_rows` writes this part.\n",
+    ]
+    for number, each in enumerate(COOKBOOK, start=1):
+        answer = markdown(query(home=home, sql=each.sql))
+        parts.append(f"### {number}. {each.question}\n\n```sql\n{each.sql}\n```\n\n{answer}")
+    return "\n".join(parts)
+
+
+def _run(*, day: int) -> dict[str, list[dict[str, Any]]]:
+    return {
+        "runs": [_run_row(day=day)],
+        "datasets": [{"dataset": "arithmetic", "rows_total": 4, "rows_used": 4}],
+        "profiles": [
+            {
+                "dataset": "arithmetic",
+                "arm": "free",
+                "n": 4,
+                "tokens_p50": 320.0,
+                "tokens_p95": 1365.0,
+                "tokens_max": 1500,
+                "output_budget": 16,
+                "over_limit": day,
+                "cut_tokens": 12 * day,
+            }
+        ],
+        "plans": [
+            {
+                "engine_id": "e",
+                "option": "long_prefill_token_threshold",
+                "value": 512 * day,
+                "default_value": 0,
+                "reason": "short prompts wait behind long ones" if day else "no prompt is long",
+                "evidence": "prompts 4; longest 1,500",
+                "source": "plan",
+            },
+            {"engine_id": "e", "option": "dtype", "value": "float32", "source": "user", "reason": "asked for"},
+        ],
+        "engines": [_engine(day=day)],
+        "grammars": [
+            {
+                "grammar_id": "g1",
+                "backend": "xgrammar",
+                "kind": "json_schema",
+                "status": "refused",
+                "message": "uniqueItems is not supported",
+                "lint": [{"path": "$.items", "problem": "uniqueItems is dropped"}],
+            }
+        ][day:],
+        "cells": [
+            {"cell_id": f"e-{arm}", "engine_id": "e", "arm": arm, "kind": "quality"} for arm in ("free", "guided")
+        ],
+        "samples": [
+            {
+                "dataset": "arithmetic",
+                "sample_id": sample_id,
+                "prompt": f"What is {text}?",
+                "prompt_hash": text,
+                "prompt_tokens": tokens,
+            }
+            for sample_id, (tokens, text) in _QUESTIONS.items()
+        ],
+        "requests": [
+            _request(day=day, sample_id=sample_id, arm=arm, attempt=0)
+            for sample_id in _QUESTIONS
+            for arm in ("free", "guided")
+        ],
+        "scores": [
+            {
+                "dataset": "arithmetic",
+                "sample_id": sample_id,
+                "arm": arm,
+                "repeat": 0,
+                "metric": "exact_match",
+                "metric_version": 1,
+                "value": float(_right(day=day, sample_id=sample_id, arm=arm)),
+                "extracted": "42" if _right(day=day, sample_id=sample_id, arm=arm) else "41",
+            }
+            for sample_id in _QUESTIONS
+            for arm in ("free", "guided")
+        ],
+        "metrics": [
+            *(
+                {
+                    "scope": "dataset",
+                    "name": "arithmetic.exact_match",
+                    "arm": arm,
+                    "value": _value(day=day, arm=arm),
+                    "lo": _value(day=day, arm=arm) - 0.1,
+                    "hi": _value(day=day, arm=arm) + 0.1,
+                    "unit": "share",
+                    "direction": "higher",
+                    "n": 4,
+                    "n_failed": 0,
+                }
+                for arm in ("free", "guided")
+            ),
+            {"scope": "run", "name": "timing.tpot_ms.p50", "value": 20.0 - 2 * day, "unit": "ms/token", "n": 8},
+        ],
+        "telemetry": [
+            {
+                "ts": _START + timedelta(days=day, seconds=10 * step),
+                "device": "GPU-1",
+                "power_w": 100.0,
+                "energy_j": 5_000.0 + 1_000.0 * step,
+            }
+            for step in range(7)
+        ],
+        "comparisons": [
+            {
+                "baseline_run_id": (MONDAY, TUESDAY)[day],
+                "dataset": "arithmetic",
+                "metric": "exact_match",
+                "candidate_arm": "guided",
+                "baseline_arm": "free",
+                "n_pairs": 4,
+                "candidate": _value(day=day, arm="guided"),
+                "baseline": _value(day=day, arm="free"),
+                "effect": 0.25,
+                "lo": -0.2,
+                "hi": 0.7,
+                "verdict": "undecided",
+            }
+        ],
+    }
+
+
+def _run_row(*, day: int) -> dict[str, Any]:
+    started = _START + timedelta(days=day)
+    return {
+        "name": "nightly",
+        "flow": "experiment",
+        "status": "finished",
+        "started_at": started,
+        "ended_at": started + timedelta(minutes=5),
+        "config": {"name": "nightly", "engine": {"prefill": {"policy": ("off", "rule", "rule")[day]}}, "limit": 4},
+        "git_commit": ("1f0c2d3e4b5a69788796a5b4c3d2e1f001020304", "9a8b7c6d5e4f30211203f4e5d6c7b8a990807060", None)[
+            day
+        ],
+        "git_dirty": False,
+        "host": "gpu-1",
+        "user": "ana",
+    }
+
+
+def _engine(*, day: int) -> dict[str, Any]:
+    return {
+        "engine_id": "e",
+        "engine_version": ("0.31.0", "0.32.0")[day],
+        "device": "NVIDIA L4",
+        "model": "smollm2-135m-instruct",
+        "cudagraph_mode": "none",
+        "cold": day == 0,
+        "long_prefill_token_threshold": 512 * day,
+        "start_s": (31.0, 12.5)[day],
+        "import_s": 6.0,
+        "load_s": 1.5,
+        "compile_s": (20.0, 1.5)[day],
+        "warmup_s": 0.5,
+        "downgrades": ["cudagraph_mode: full was asked for, none came"] if day == 0 else [],
+    }
+
+
+def _request(*, day: int, sample_id: str, arm: str, attempt: int) -> dict[str, Any]:
+    tokens = _QUESTIONS[sample_id][0]
+    died = day == 0 and sample_id == "a-004" and arm == "guided" and attempt == 0
+    invalid = sample_id == "a-003" and arm == "free"
+    first = None if died else tokens / (10.0 + 5 * day)
+    return {
+        "request_id": f"{sample_id}-{arm}",
+        "attempt": attempt,
+        "cell_id": f"e-{arm}",
+        "engine_id": "e",
+        "dataset": "arithmetic",
+        "sample_id": sample_id,
+        "arm": arm,
+        "kind": "generate",
+        "repeat": 0,
+        "phase": "quality",
+        "reused": False,
+        "status": "error" if died else "invalid" if invalid else "ok",
+        "error": "the engine died" if died else None,
+        "output": None if died else "=HYPERLINK(1)" if invalid else "42",
+        "finish_reason": None if died else "length" if invalid else "stop",
+        "prompt_tokens": tokens,
+        "output_tokens": None if died else 16 if invalid else 4,
+        "ttft_ms": first,
+        "tpot_ms": None if died else 20.0 - 2 * day,
+        "e2e_ms": None if first is None else first + 60.0,
+        "queued_ms": None if died else 1.0,
+        "prefill_ms": None if first is None else first - 1.0,
+        "decode_ms": None if died else 60.0,
+        "valid": None if died else not invalid,
+        "violations": [{"path": "$", "message": "no number"}] if invalid else None,
+        "whitespace_share": None if died else 0.0,
+    }
+
+
+def _right(*, day: int, sample_id: str, arm: str) -> bool:
+    """a-003 is never right; a-002 only since Tuesday; a-004 only when it is guided."""
+    return {"a-001": True, "a-002": day == 1, "a-003": False, "a-004": arm == "guided"}[sample_id]
+
+
+def _value(*, day: int, arm: str) -> float:
+    return sum(_right(day=day, sample_id=sample_id, arm=arm) for sample_id in _QUESTIONS) / len(_QUESTIONS)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        text = page(fill(Path(folder)), before=PAGE.read_text("utf-8"))
+    PAGE.write_text(text, "utf-8")
+    sys.stdout.write(f"{PAGE} is written\n")

@@ -1,0 +1,239 @@
+"""The views and macros from the outside: attempts, repeats, reused answers, resumed and cancelled runs, NULLs."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warehouse.parquet import compact_run, write_rows
+from warehouse.query import query
+from warehouse.views import definitions
+
+RUN = "20261127T220355-3f9a2c"
+LATER = "20261128T220355-7b01de"
+NOW = datetime(2026, 11, 27, 22, tzinfo=UTC)
+
+
+def put(home: Path, table: str, *rows: dict[str, Any], run_id: str = RUN, revision: int = 0) -> None:
+    write_rows(home=home, table=table, run_id=run_id, rows=rows, part="p", revision=revision)
+
+
+def ask(home: Path, sql: str) -> list[tuple[Any, ...]]:
+    return query(home=home, sql=sql).rows
+
+
+def request(name: str, **more: Any) -> dict[str, Any]:
+    row = {"request_id": name, "attempt": 0, "dataset": "d", "sample_id": name, "arm": "free", "kind": "generate"}
+    row |= {"repeat": 0, "phase": "quality", "status": "ok", "prompt_tokens": 10, "ttft_ms": 5.0, "output_tokens": 2}
+    return row | more
+
+
+def test_latency_counts_what_ran_to_an_end_here(home: Path) -> None:
+    put(
+        home,
+        "requests",
+        request("a", ttft_ms=1.0),
+        request("retried", status="error", ttft_ms=999.0),
+        request("retried", attempt=1, ttft_ms=3.0),
+        request("reused", reused=True, ttft_ms=999.0),
+        request("cancelled", status="cancelled", ttft_ms=999.0),
+        request("refused", status="refused", ttft_ms=None),
+        request("warm", phase="warmup", ttft_ms=999.0),
+        request("scored", kind="loglikelihood", ttft_ms=999.0),
+        request("no time", ttft_ms=None),
+        request("no length", prompt_tokens=None, ttft_ms=7.0),
+        request("edge", prompt_tokens=128, status="truncated", ttft_ms=8.0),
+        request("measured", phase="measure", cell_id="c", ttft_ms=2.5),
+    )
+    sql = "SELECT phase, bucket, n, ttft_p50_ms, ttft_p95_ms FROM latency_by_bucket ORDER BY ALL"
+    expected = [
+        ("measure", "under 128", 1, 2.5, 2.5),
+        ("quality", "128 to 511", 1, 8.0, 8.0),
+        ("quality", "under 128", 3, 2.0, pytest.approx(2.9)),
+        ("quality", None, 1, 7.0, 7.0),
+    ]
+    for _ in range(2):
+        assert ask(home, sql) == expected
+        compact_run(home=home, run_id=RUN)
+
+
+def test_failures_are_of_last_attempts_with_their_reason(home: Path) -> None:
+    put(
+        home,
+        "requests",
+        request("fine"),
+        request("healed", status="error", error="engine died"),
+        request("healed", attempt=1),
+        request("broke", status="ok"),
+        request("broke", attempt=1, status="error", error="engine died twice"),
+        request("form", status="invalid", violations=[{"path": "$.a", "message": "missing"}]),
+        request("top", status="invalid", violations=[{"path": "", "message": "not an object"}]),
+        request("mute", status="invalid", finish_reason="stop"),
+        request("cut", status="truncated", output_tokens=100),
+        request("cut unknown", status="truncated", output_tokens=None, finish_reason="length"),
+        request("left", status="cancelled", finish_reason="abort"),
+        request("no", status="refused", error="uniqueItems"),
+        request("invalid and reused", status="invalid", reused=True, violations=[{"path": "$", "message": "m"}]),
+    )
+    assert dict(ask(home, "SELECT request_id, reason FROM failures")) == {
+        "broke": "engine died twice",
+        "form": "$.a: missing",
+        "top": "not an object",
+        "mute": None,
+        "cut": "cut off after 100 tokens",
+        "cut unknown": "length",
+        "left": "abort",
+        "no": "uniqueItems",
+        "invalid and reused": "$: m",
+    }
+
+
+def score(sample_id: str, value: float | None, **more: Any) -> dict[str, Any]:
+    row = {"dataset": "d", "sample_id": sample_id, "arm": "free", "repeat": 0, "metric": "m", "metric_version": 1}
+    return row | {"value": value} | more
+
+
+def test_flips_pair_what_is_the_same_and_only_that(home: Path) -> None:
+    put(
+        home,
+        "scores",
+        score("same", 1.0),
+        score("lost", 1.0),
+        score("unscored", 1.0),
+        score("never scored", None),
+        score("repeated", 0.0),
+        score("repeated", 1.0, repeat=1),
+        score("armless", 0.0, arm=None),
+        score("other metric", 1.0, metric_version=1),
+        score("only here", 1.0),
+        score("revised", 0.0),
+    )
+    put(home, "scores", score("revised", 1.0), revision=1)
+    put(
+        home,
+        "scores",
+        score("same", 1.0),
+        score("lost", 0.0),
+        score("unscored", None),
+        score("never scored", None),
+        score("repeated", 1.0),
+        score("repeated", 1.0, repeat=1),
+        score("armless", 1.0, arm=None),
+        score("other metric", 0.0, metric_version=2),
+        score("revised", 1.0),
+        run_id=LATER,
+    )
+    assert ask(home, f"SELECT sample_id, repeat, value_a, value_b FROM flips('{RUN}', '{LATER}') ORDER BY ALL") == [
+        ("armless", 0, 0.0, 1.0),
+        ("lost", 0, 1.0, 0.0),
+        ("repeated", 0, 0.0, 1.0),
+        ("unscored", 0, 1.0, None),
+    ]
+    assert ask(home, f"FROM flips('{RUN}', '{RUN}')") == []
+
+
+def metric(name: str, value: float | None, **more: Any) -> dict[str, Any]:
+    return {"scope": "dataset", "name": name, "arm": "free", "value": value, "n": 4} | more
+
+
+def test_leaderboard_names_datasets_models_and_the_runs_status(home: Path) -> None:
+    put(home, "runs", {"name": "n", "status": "cancelled", "started_at": NOW})
+    put(home, "datasets", {"dataset": "d"}, {"dataset": "d.hard"})
+    put(home, "engines", {"engine_id": "e1", "model": "m"}, {"engine_id": "e2", "model": "m"}, {"engine_id": "e3"})
+    put(
+        home,
+        "metrics",
+        metric("d.acc", 0.5),
+        metric("d.hard.acc", None),
+        metric("unknown.acc", 0.1),
+        metric("timing.tpot_ms.p50", 9.0, scope="run", arm=None),
+    )
+    put(home, "metrics", metric("d.acc", 0.75), revision=1)  # the resumed session counted again
+    put(home, "metrics", metric("rowless.acc", 0.2), run_id="no-row-in-runs")
+    sql = "SELECT name, status, model, dataset, metric, value FROM leaderboard ORDER BY dataset"
+    assert ask(home, sql) == [
+        ("n", "cancelled", "m", "d", "acc", 0.75),
+        ("n", "cancelled", "m", "d.hard", "acc", None),
+        (None, None, None, "rowless", "acc", 0.2),
+        ("n", "cancelled", "m", "unknown", "acc", 0.1),
+    ]
+
+
+def test_lift_is_guided_against_free_of_one_run(home: Path) -> None:
+    row = {"dataset": "d", "metric": "m", "baseline": 0.5, "candidate": 0.7, "effect": 0.2}
+    arms = [(RUN, "guided", "free"), (RUN, "repair", "free"), (RUN, "free", "guided"), (LATER, "guided", "free")]
+    put(
+        home,
+        "comparisons",
+        *({**row, "baseline_run_id": run, "candidate_arm": one, "baseline_arm": two} for run, one, two in arms),
+    )
+    assert ask(home, "SELECT run_id, free, guided, effect FROM guided_lift") == [(RUN, 0.5, 0.7, 0.2)]
+
+
+def test_trend_is_in_order_of_time_and_shows_what_has_no_value(home: Path) -> None:
+    for day, (run_id, value) in enumerate(((LATER, None), (RUN, 0.5))):
+        put(home, "runs", {"status": "finished", "started_at": NOW + timedelta(days=day)}, run_id=run_id)
+        put(home, "metrics", metric("d.acc", value), metric("d.acc2", 0.9), run_id=run_id)
+    assert ask(home, "SELECT run_id, status, value FROM trend('d.acc')") == [
+        (LATER, "finished", None),
+        (RUN, "finished", 0.5),
+    ]
+
+
+def reading(second: float, power: float | None, energy: float | None, device: str = "GPU-1") -> dict[str, Any]:
+    return {"ts": NOW + timedelta(seconds=second), "device": device, "power_w": power, "energy_j": energy}
+
+
+def test_energy_is_of_sessions_not_of_the_pause_between_them(home: Path) -> None:
+    put(home, "telemetry", reading(0, 100.0, 1_000.0), reading(10, 200.0, 2_000.0))
+    put(home, "telemetry", reading(1_000, 100.0, 90_000.0), reading(1_010, 100.0, 90_500.0), revision=2)
+    put(
+        home,
+        "requests",
+        request("a", status="error", output_tokens=10),
+        request("a", attempt=1, output_tokens=20),
+        request("reused", reused=True, output_tokens=999),
+        request("cancelled", status="cancelled", output_tokens=20),
+        request("none", output_tokens=None),
+    )
+    sql = "SELECT seconds, mean_power_w, counter_j, power_j, output_tokens, counter_j_per_output_token FROM energy"
+    for _ in range(2):
+        assert ask(home, sql) == [(20.0, 125.0, 1_500.0, 2_500.0, 50, 30.0)]
+        compact_run(home=home, run_id=RUN)
+
+
+def test_energy_that_was_not_measured_is_null(home: Path) -> None:
+    put(home, "telemetry", reading(0, None, None, "cpu"), reading(10, None, None, "cpu"))
+    put(home, "telemetry", reading(0, 50.0, 7.0, "GPU-once"))
+    sql = "SELECT device, mean_power_w, counter_j, power_j, counter_j_per_output_token FROM energy ORDER BY 1"
+    assert ask(home, sql) == [("GPU-once", 50.0, None, None, None), ("cpu", None, None, None, None)]
+
+
+def test_no_view_of_metrics_opens_the_large_tables(home: Path) -> None:
+    put(home, "requests", request("a"))
+    put(home, "metrics", metric("d.acc", 1.0))
+    for name in ("leaderboard", "guided_lift", "regressions", "trend('d.acc')"):
+        plan = "\n".join(row[1] for row in ask(home, f"EXPLAIN FROM {name}"))
+        assert "READ_PARQUET" not in plan.upper(), name
+        assert "PARQUET_SCAN" not in plan.upper(), name
+
+
+@pytest.mark.parametrize("name", ["latency_by_bucket", "failures", "energy", f"flips('{RUN}', '{LATER}')"])
+def test_a_condition_on_the_run_reaches_the_files(home: Path, name: str) -> None:
+    for run_id in (RUN, LATER, "third", "fourth"):
+        put(home, "requests", request("a"), run_id=run_id)
+        put(home, "scores", score("a", 1.0), run_id=run_id)
+        put(home, "telemetry", reading(0, 1.0, 1.0), run_id=run_id)
+        compact_run(home=home, run_id=run_id)
+    where = "" if name.startswith("flips") else f"WHERE run_id = '{RUN}'"
+    plan = "\n".join(row[1] for row in ask(home, f"EXPLAIN ANALYZE FROM {name} {where}"))
+    read = plan.count("Total Files Read: 4")
+    assert read == 0, plan
+
+
+def test_each_view_has_a_test_here() -> None:
+    text = Path(__file__).read_text("utf-8")
+    assert [
+        each.name for each in definitions() if f"FROM {each.name}" not in text and f'"{each.name}' not in text
+    ] == []
