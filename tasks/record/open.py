@@ -33,22 +33,16 @@ def open_run(
 ) -> RunContext:
     """The context of a new run of `file`, or of the run `resume`, whose config is the one that it began with.
 
-    With both, the file must still say the same. Raises ConfigError for bad config, an unknown run, or a full disk."""
+    Raises ConfigError for bad config, an unknown run, or a full disk."""
     check_disk(home)
-    experiment = None if file is None else load_experiment(file, overrides=overrides, limit=limit)
     before = None if resume is None else stored_run(home, resume)
     if before is not None:
-        stored = Experiment.model_validate(json.loads(before["config"]))
-        if experiment is not None and config_hash(experiment) != before["config_hash"]:
-            raise ConfigError.one(
-                f"run {resume} began with another config; what differs: {_differences(stored, experiment)}",
-                file=Path(str(file)),
-                suggestion="start a new run, or resume without naming a file",
-            )
-        experiment = stored
-    if experiment is None:
+        experiment = Experiment.model_validate(json.loads(before["config"]))
+    elif file:
+        experiment = load_experiment(file, overrides=overrides, limit=limit)
+    else:
         raise ConfigError.one("name an experiment file, or a run to resume")
-    run_id = str(resume) if resume is not None else new_run_id()
+    run_id = str(before["run_id"]) if before is not None else new_run_id()
     folder = home / "runs" / run_id
     folder.mkdir(parents=True, exist_ok=True)
     commit, dirty = git_state(Path.cwd())
@@ -67,6 +61,29 @@ def open_run(
     )
     run.resolved_file.write_text(to_yaml(experiment), encoding="utf-8")
     return run
+
+
+def check_same_config(home: Path, run_id: str, *, experiment: Experiment, file: Path) -> None:
+    """Raises ConfigError, with the keys that differ, if the run began with another config than this one."""
+    before = stored_run(home, run_id)
+    if config_hash(experiment) != before["config_hash"]:
+        stored = Experiment.model_validate(json.loads(before["config"]))
+        raise ConfigError.one(
+            f"run {run_id} began with another config; what differs: {_differences(stored, experiment)}",
+            file=file,
+            suggestion="start a new run, or resume without naming a file",
+        )
+
+
+def begun_by(home: Path, *, prefect_flow_run_id: str) -> str | None:
+    """The unfinished run that this flow run of Prefect began; None if there is none."""
+    latest = {row["run_id"]: row for row in read_rows(home, "runs")}
+    mine = [
+        row["run_id"]
+        for row in latest.values()
+        if row["prefect_flow_run_id"] == prefect_flow_run_id and row["status"] != "finished"
+    ]
+    return max(mine) if mine else None
 
 
 def stored_run(home: Path, run_id: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import httpx
 from prefect import get_run_logger, task
-from prefect.artifacts import create_link_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import PrefectException
 
@@ -31,14 +30,7 @@ def start_tracking(session: Session) -> str:
 
 @task(name="record in MLflow", cache_policy=NO_CACHE, persist_result=False)
 def track(
-    session: Session, *, mlflow_run_id: str, status: RunStatus, built: BuiltEngine, figures: dict[str, bytes]
-) -> None:
+    session: Session, *, mlflow_run_id: str | None, status: RunStatus, built: BuiltEngine, figures: dict[str, bytes]
+) -> str:
     """See tasks.record.stage.track."""
-    stage.track(session, mlflow_run_id=mlflow_run_id, status=status, built=built, figures=figures)
-    try_artifact(
-        create_link_artifact,
-        key="report",
-        link=session.run.report_file.as_uri(),
-        link_text="The report",
-        description=session.run.run_id,
-    )
+    return stage.track(session, mlflow_run_id=mlflow_run_id, status=status, built=built, figures=figures)
