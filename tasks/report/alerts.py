@@ -67,12 +67,12 @@ def _prompts(data: ReportData) -> list[Alert]:
                       "Unicode and went to the model as U+FFFD; the raw bytes are kept", "samples")
             )  # fmt: skip
     for row in data.datasets:
-        found += [Alert("warn", f"{row['dataset']}", str(text), "quality") for text in row.get("warnings") or []]
+        found += [Alert("warn", f"{row['dataset']}", str(text), "datasets") for text in row.get("warnings") or []]
     for row in data.profiles:
         if row.get("duplicates") and row.get("arm") in ("free", None):
             found.append(
                 Alert("note", f"{row['dataset']}: equal prompts",
-                      f"{_plural(row['duplicates'], 'prompt')} of {row['n']:,} equals an earlier one", "tokens")
+                      f"{_plural(row['duplicates'], 'prompt')} of {row['n']:,} equals an earlier one", "datasets")
             )  # fmt: skip
     return found
 
@@ -140,7 +140,7 @@ def _machine(data: ReportData) -> list[Alert]:
     if not any(is_number(row.get("energy_j")) for row in data.telemetry):
         found.append(
             Alert("note", "No energy was measured", "no GPU whose counter could be read; power and energy are missing, "
-                  "not 0", "usage")
+                  "not 0", "telemetry")
         )  # fmt: skip
     throttled = max(values(data.telemetry, "cpu_throttled_s"), default=0)
     if throttled > 0.5:
@@ -149,12 +149,12 @@ def _machine(data: ReportData) -> list[Alert]:
                 "warn",
                 "The processor was throttled",
                 f"{throttled:.1f} s under a CPU quota: times are too long",
-                "usage",
+                "telemetry",
             )
         )
     reasons = sorted({str(reason) for row in data.telemetry for reason in row.get("throttle") or []})
     if reasons:
-        found.append(Alert("warn", "The GPU was throttled", ", ".join(reasons), "usage"))
+        found.append(Alert("warn", "The GPU was throttled", ", ".join(reasons), "telemetry"))
     for cell in data.cells:
         if cell.get("disturbed"):
             found.append(

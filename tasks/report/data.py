@@ -1,14 +1,16 @@
 """What a report is made of: one run's rows, read back from the warehouse."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas.errors import RunError
 
 Row = dict[str, Any]
+Made = TypeVar("Made")
 
 KEYS: dict[str, tuple[str, ...]] = {
     "runs": ("run_id",),
@@ -31,12 +33,22 @@ _JSON: dict[str, tuple[str, ...]] = {
     "runs": ("config",),
     "plans": ("value", "default_value"),
     "engines": ("requested", "resolved"),
-    "samples": ("input", "messages", "target"),
-    "requests": ("sampling",),
+    "samples": ("target",),
     "metrics": ("details",),
 }
-_UNREAD = ("raw", "output_token_ids", "gaps_ms", "gap_tokens")
-"""Long columns that no section shows; left behind so that the process that writes the report stays small."""
+_UNREAD: dict[str, frozenset[str]] = {
+    "samples": frozenset({"raw", "input", "messages", "prompt_hash", "tags", "cluster", "run_id"}),
+    "requests": frozenset(
+        {"output_token_ids", "logprobs", "encoded_apart", "gaps_ms", "gap_tokens", "request_key", "sampling",
+         "adapter", "validator", "stop_reason", "planned_at", "client_queue_ms", "ttft_text_ms", "prefill_steps",
+         "draft_tokens", "accepted_tokens", "cell_id", "engine_id", "reasoning_tokens", "preemptions",
+         "energy_allocated_j", "run_id"}
+    ),
+    "scores": frozenset({"scored_at", "ties", "request_id", "run_id"}),
+}  # fmt: skip
+"""Columns that no section shows; left behind so that the process that writes the report stays small."""
+_SHORT = 32
+"""Texts shorter than this (arms, states, ids) are kept once, however many rows have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,19 +77,35 @@ class ReportData:
         """The run's id."""
         return str(self.run["run_id"])
 
-    @property
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made once for these rows: a section, its figure and its table need the same sums."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: Made = self._made[key]
+        return made
+
+    @cached_property
+    def _made(self) -> dict[Hashable, Any]:
+        return {}
+
+    @cached_property
+    def positions(self) -> dict[tuple[str, str], int]:
+        """The place of each sample in the page's browser, from 0, by (dataset, sample_id)."""
+        return {(row["dataset"], row["sample_id"]): index for index, row in enumerate(self.samples)}
+
+    @cached_property
     def dataset_names(self) -> list[str]:
         """Datasets in the order in which the run has them."""
         named = [row["dataset"] for row in self.datasets] + [row["dataset"] for row in self.samples]
         return list(dict.fromkeys(named))
 
-    @property
+    @cached_property
     def arms(self) -> list[str]:
         """Arms that made requests, `free` first, then `guided`, then others."""
         found = {row["arm"] for row in self.requests if row.get("arm")}
         return sorted(found, key=arm_order)
 
-    @property
+    @cached_property
     def generated(self) -> list[Row]:
         """The quality phase's requests that generate text."""
         return [row for row in self.requests if row.get("kind") == "generate" and row.get("phase") == "quality"]
@@ -110,11 +138,19 @@ def _rank(row: Row) -> tuple[int, int]:
 
 def _rows(table: str, rows: Iterable[Row]) -> list[Row]:
     last: dict[tuple[Any, ...], Row] = {}
+    unread, decoded = _UNREAD.get(table, frozenset()), _JSON.get(table, ())
+    known: dict[str, str] = {}
     for raw in rows:
-        row = {name: value for name, value in raw.items() if name not in _UNREAD}
-        for name in _JSON.get(table, ()):
-            if name in row:
-                row[name] = _decoded(row[name])
+        row = {}
+        for name, value in raw.items():
+            if name in unread:
+                continue
+            if name in decoded:
+                row[name] = _decoded(value)
+            elif type(value) is str and len(value) < _SHORT:
+                row[name] = known.setdefault(value, value)
+            else:
+                row[name] = value
         key = tuple(row.get(name) for name in KEYS[table])
         if key not in last or _rank(row) >= _rank(last[key]):
             last[key] = row
@@ -139,7 +175,24 @@ def load_report_data(*, home: Path, run_id: str) -> ReportData:
     from warehouse.schema import TABLES  # noqa: PLC0415 - the same
 
     def read(table: str) -> list[Row]:
-        columns = [name for name in TABLES[table].names if name not in _UNREAD]
+        unread = _UNREAD.get(table, frozenset())
+        columns = [name for name in TABLES[table].names if name not in unread]
         return read_rows(home, table, run_id, columns=columns)
 
-    return from_tables(tables={table: read(table) for table in KEYS}, run_id=run_id)
+    return from_tables(tables=_Reader(read), run_id=run_id)
+
+
+class _Reader(Mapping[str, list[Row]]):
+    """Tables that are read when they are asked for, so that no two are held as they came."""
+
+    def __init__(self, read: Callable[[str], list[Row]]) -> None:
+        self._read = read
+
+    def __getitem__(self, table: str) -> list[Row]:
+        return self._read(table)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(KEYS)
+
+    def __len__(self) -> int:
+        return len(KEYS)

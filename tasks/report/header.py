@@ -38,6 +38,15 @@ def model_name(data: ReportData) -> str | None:
     return next((engine["model"] for engine in data.engines if engine.get("model")), None)
 
 
+def device(data: ReportData) -> str | None:
+    """What the last engine ran on: `NVIDIA H100 (2)`, `cpu`."""
+    if not data.engines or not data.engines[-1].get("device"):
+        return None
+    engine = data.engines[-1]
+    count = engine.get("device_count")
+    return f"{engine['device']} ({count})" if is_number(count) and count > 1 else str(engine["device"])
+
+
 def versions(data: ReportData) -> list[tuple[str, str]]:
     """(name, version) of assay, Python and the packages that a result may hang on."""
     packages = data.run.get("packages")

@@ -22,7 +22,9 @@ BUCKETS = ((0, 128), (128, 512), (512, 2048), (2048, None))
 
 def timed(data: ReportData) -> list[Row]:
     """The quality phase's finished generating requests that were really made in this run."""
-    return [row for row in data.generated if row.get("status") in ANSWERED and not row.get("reused")]
+    return data.once(
+        "timed", lambda: [row for row in data.generated if row.get("status") in ANSWERED and not row.get("reused")]
+    )
 
 
 def values(rows: Iterable[Row], column: str) -> list[float]:
@@ -31,12 +33,16 @@ def values(rows: Iterable[Row], column: str) -> list[float]:
 
 
 def _summary(rows: list[Row], column: str) -> dict[str, Any]:
-    found = values(rows, column)
+    found = sorted(values(rows, column))
     return {"n": len(found), **{f"p{q}": percentile(found, q) for q in (50, 90, 95, 99)}}
 
 
 def by_arm(data: ReportData) -> list[dict[str, Any]]:
     """n and p50 to p99 in ms of each time, one row a time and arm."""
+    return data.once("latency by arm", lambda: _by_arm(data))
+
+
+def _by_arm(data: ReportData) -> list[dict[str, Any]]:
     rows = timed(data)
     arms = sorted({row["arm"] for row in rows}, key=arm_order)
     table = []

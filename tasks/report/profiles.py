@@ -20,3 +20,28 @@ def profile_table(data: ReportData) -> list[dict[str, Any]]:
         else:
             table.append({**row, "arms": [row.get("arm")]})
     return table
+
+
+def cut_rows(data: ReportData) -> list[dict[str, Any]]:
+    """What each dataset's prompts lost to fit the engine: only datasets that lost something."""
+    table = []
+    for name in data.dataset_names:
+        own = [row for row in data.samples if row["dataset"] == name]
+        cut = [row["cut_tokens"] for row in own if row.get("cut_tokens")]
+        dropped = [row["shots_dropped"] for row in own if row.get("shots_dropped")]
+        replaced = [row["replaced_characters"] for row in own if row.get("replaced_characters")]
+        if cut or dropped or replaced:
+            table.append(
+                {
+                    "dataset": name,
+                    "n": len(own),
+                    "cut": len(cut),
+                    "cut_tokens": sum(cut),
+                    "most": max(cut, default=0),
+                    "dropped": len(dropped),
+                    "shots": sum(dropped),
+                    "replaced": len(replaced),
+                    "characters": sum(replaced),
+                }
+            )
+    return table

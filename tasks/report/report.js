@@ -1,91 +1,92 @@
-"use strict";
+// The page round the samples: theme, copying, keys, and where one is in the list of contents.
 (() => {
-  const cards = [...document.querySelectorAll(".card")];
-  const form = document.getElementById("filters");
-  const shown = document.getElementById("shown");
-  const texts = new Map();
-  const textOf = (card) => {
-    if (!texts.has(card)) texts.set(card, card.textContent.toLowerCase());
-    return texts.get(card);
-  };
-
-  const matches = (card, wanted) => {
-    if (wanted.dataset && card.dataset.dataset !== wanted.dataset) return false;
-    if (wanted.arm || wanted.status) {
-      const answers = card.dataset.answers.split("|").filter(Boolean).map((answer) => answer.split("/"));
-      const fits = ([arm, status]) =>
-        (!wanted.arm || arm === wanted.arm) && (!wanted.status || status === wanted.status);
-      if (!answers.some(fits)) return false;
-    }
-    return !wanted.text || textOf(card).includes(wanted.text.toLowerCase());
-  };
-
-  const filter = () => {
-    const wanted = Object.fromEntries(new FormData(form));
-    let count = 0;
-    for (const card of cards) {
-      const fits = matches(card, wanted);
-      card.hidden = !fits;
-      count += fits ? 1 : 0;
-    }
-    shown.textContent = `${count.toLocaleString("en")} of ${cards.length.toLocaleString("en")}`;
-  };
-
-  if (cards.length) {
-    form.hidden = false;
-    let waiting = 0;
-    form.addEventListener("input", () => {
-      clearTimeout(waiting);
-      waiting = setTimeout(filter, 120);
-    });
-    form.addEventListener("submit", (event) => event.preventDefault());
-    document.getElementById("unfold").addEventListener("click", (event) => {
-      const visible = cards.filter((card) => !card.hidden);
-      const open = !visible.every((card) => card.open);
-      for (const card of visible) card.open = open;
-      event.target.textContent = open ? "Fold all shown" : "Unfold all shown";
-    });
-    filter();
-  }
-
-  const openTarget = () => {
-    const target = document.getElementById(location.hash.slice(1));
-    if (target && target.matches(".card")) {
-      target.hidden = false;
-      target.open = true;
-      target.scrollIntoView();
+  const root = document.documentElement;
+  const theme = document.getElementById("theme");
+  const THEMES = ["system", "light", "dark"];
+  const stored = () => {
+    try {
+      return localStorage.getItem("assay-theme");
+    } catch {
+      return null; // a browser that stores nothing for files; the switch then lasts as long as the page
     }
   };
-  addEventListener("hashchange", openTarget);
-  openTarget();
+  const setTheme = (wanted) => {
+    const next = THEMES.includes(wanted) ? wanted : "system";
+    if (next === "system") delete root.dataset.theme;
+    else root.dataset.theme = next;
+    theme.textContent = next[0].toUpperCase() + next.slice(1);
+    theme.setAttribute("aria-label", `Colours: ${next}. Switch.`);
+    theme.dataset.now = next;
+    try {
+      localStorage.setItem("assay-theme", next);
+    } catch {
+      theme.dataset.stored = "no";
+    }
+  };
+  theme.hidden = false;
+  theme.addEventListener("click", () => setTheme(THEMES[(THEMES.indexOf(theme.dataset.now) + 1) % THEMES.length]));
+  setTheme(stored());
 
-  for (const button of document.querySelectorAll("button.copy")) {
+  const tell = (button, word) => {
+    const before = button.dataset.says || button.textContent;
+    button.dataset.says = before;
+    button.textContent = word;
+    setTimeout(() => { button.textContent = before; }, 1500);
+  };
+  // Copies a text, or an element's; where the browser refuses, the element is selected for the reader to copy.
+  assay.copy = async (button, source) => {
+    try {
+      await navigator.clipboard.writeText(typeof source === "string" ? source : source.textContent);
+      tell(button, "Copied");
+    } catch {
+      if (typeof source !== "string") getSelection().selectAllChildren(source);
+      tell(button, typeof source === "string" ? "In the address bar" : "Selected");
+    }
+  };
+  for (const button of document.querySelectorAll("button.copy[data-copy]")) {
     button.hidden = false;
-    button.addEventListener("click", async () => {
-      const source = document.getElementById(button.dataset.copy);
-      try {
-        await navigator.clipboard.writeText(source.textContent);
-        button.textContent = "Copied";
-      } catch {
-        getSelection().selectAllChildren(source);
-        button.textContent = "Selected";
-      }
-      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    button.addEventListener("click", () => assay.copy(button, document.getElementById(button.dataset.copy)));
+  }
+  const link = document.getElementById("copy-link");
+  if (link) {
+    link.addEventListener("click", () => {
+      assay.rememberNow();
+      assay.copy(link, location.href);
     });
   }
 
-  const links = new Map([...document.querySelectorAll(".toc a")].map((link) => [link.hash.slice(1), link]));
+  const keys = document.getElementById("keys");
+  if (keys) keys.querySelector("[data-close]").addEventListener("click", () => keys.close());
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !assay.move || root.dataset.samples !== "ready") return;
+    const typing = event.target.matches("input, select, textarea");
+    const inList = event.target.closest("#list");
+    if (event.key === "Escape" && typing) {
+      event.target.blur();
+      return;
+    }
+    if (typing || (document.querySelector("dialog[open]") && event.key !== "?")) return;
+    const acts = {
+      "/": () => document.getElementById("search").focus(),
+      "?": () => (keys.open ? keys.close() : keys.showModal()),
+      j: () => assay.move(1), k: () => assay.move(-1), n: () => assay.turn(1), p: () => assay.turn(-1),
+      ...(inList ? { ArrowDown: () => assay.move(1), ArrowUp: () => assay.move(-1) } : {}),
+    };
+    if (!acts[event.key]) return;
+    event.preventDefault();
+    acts[event.key]();
+  });
+
+  const links = new Map([...document.querySelectorAll(".toc a")].map((each) => [each.hash.slice(1), each]));
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
-      for (const link of links.values()) link.removeAttribute("aria-current");
-      const link = links.get(entry.target.id);
-      if (link) link.setAttribute("aria-current", "true");
+      for (const each of links.values()) each.removeAttribute("aria-current");
+      links.get(entry.target.id)?.setAttribute("aria-current", "true");
     }
   }, { rootMargin: "-15% 0px -75% 0px" });
   for (const id of links.keys()) {
     const section = document.getElementById(id);
     if (section) seen.observe(section);
   }
-
 })();

@@ -1,16 +1,14 @@
-"""Every sample with its answers, and every request that did not end well, with its reason."""
+"""Every request that did not end well, with its reason, and texts that are cut to what a page can bear."""
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import Any, NamedTuple
 
 from tasks.report.data import ReportData, Row, arm_order, outcome
 from tasks.report.text import shortened
 
-MOST_SAMPLES = 600
-MOST_FAILURES = 1_000
-_TEXT_BUDGET = 1_600_000
-"""Characters of prompts and answers that one page carries; beyond it each text is shortened."""
+MOST_FAILURES = 200
+"""Rows of the table of failures; the browser of samples finds the others by their status."""
 
 
 class Text(NamedTuple):
@@ -21,7 +19,8 @@ class Text(NamedTuple):
     tail: str
 
 
-def _as_text(value: Any) -> str | None:
+def as_text(value: Any) -> str | None:
+    """A text as it is, None as None, anything else as JSON."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, indent=2)
@@ -29,7 +28,7 @@ def _as_text(value: Any) -> str | None:
 
 def text_of(value: Any, *, limit: int) -> Text | None:
     """A value as a text of at most about `limit` characters; None stays None."""
-    text = _as_text(value)
+    text = as_text(value)
     return None if text is None else Text(*shortened(text, limit=limit))
 
 
@@ -48,84 +47,21 @@ def reason_of(row: Row) -> str:
     return "no reason was recorded"
 
 
-def _worst(rows: list[Row]) -> str:
-    order = ("error", "refused", "cancelled", "invalid", "truncated", "ok")
-    found = {outcome(row) for row in rows}
-    return next((status for status in order if status in found), "none")
-
-
-def anchors(data: ReportData) -> dict[tuple[str, str], str]:
-    """The id on the page of each sample that is shown, by (dataset, sample_id)."""
-    rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in data.requests:
-        rows[row["dataset"], row["sample_id"]].append(row)
-    keys = [(row["dataset"], row["sample_id"]) for row in data.samples]
-    if len(keys) > MOST_SAMPLES:
-        bad = [key for key in keys if _worst(rows[key]) in ("error", "refused", "cancelled")]
-        kept = set(list(dict.fromkeys([*bad, *keys]))[:MOST_SAMPLES])
-        keys = [key for key in keys if key in kept]
-    return {key: f"s{index}" for index, key in enumerate(keys)}
-
-
-def _limit(data: ReportData, shown: dict[tuple[str, str], str]) -> int:
-    lengths = [len(row.get("prompt") or "") for row in data.samples if (row["dataset"], row["sample_id"]) in shown]
-    lengths += [len(row.get("output") or "") for row in data.requests if (row["dataset"], row["sample_id"]) in shown]
-    limit = 6_000
-    while limit > 300 and sum(min(length, limit) for length in lengths) > _TEXT_BUDGET:
-        limit = int(limit * 0.8)
-    return limit
-
-
-def cards(data: ReportData, shown: dict[tuple[str, str], str]) -> list[dict[str, Any]]:
-    """One card a shown sample: its prompt and target, and by arm the answer, scores and violations."""
-    limit = _limit(data, shown)
-    requests: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in data.requests:
-        requests[row["dataset"], row["sample_id"]].append(row)
-    scores: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    for row in data.scores:
-        scores[row["dataset"], row["sample_id"], row["arm"]].append(row)
-    found = []
-    for sample in data.samples:
-        key = (sample["dataset"], sample["sample_id"])
-        if key not in shown:
-            continue
-        own = sorted(requests[key], key=lambda row: (arm_order(row["arm"]), row.get("choice_index") or 0))
-        answers = [
-            {
-                **row,
-                "status": outcome(row),
-                "text": text_of(row.get("output"), limit=limit),
-                "thought": text_of(row.get("reasoning"), limit=limit),
-                "why": None if outcome(row) == "ok" else reason_of(row),
-            }
-            for row in own
-            if row.get("kind") != "loglikelihood"
-        ]
-        arms = sorted({row["arm"] for row in own}, key=arm_order)
-        found.append(
-            {
-                "anchor": shown[key],
-                "sample": sample,
-                "prompt": text_of(sample.get("prompt"), limit=limit),
-                "target": text_of(sample.get("target"), limit=limit),
-                "answers": answers,
-                "choices": [row for row in own if row.get("kind") == "loglikelihood"],
-                "scores": [score for arm in arms for score in scores[(*key, arm)]],
-                "arms": arms,
-                "status": _worst(own),
-                "statuses": sorted({outcome(row) for row in own}),
-            }
-        )
-    return found
-
-
 def failures(data: ReportData) -> list[dict[str, Any]]:
     """Every request that did not end well (see `outcome`), the ones without an answer first, each with its reason."""
     order = ("error", "cancelled", "refused", "invalid", "truncated")
-    rows = [{**row, "status": outcome(row)} for row in data.requests if outcome(row) != "ok"]
-    rows.sort(key=lambda row: (order.index(row["status"]) if row["status"] in order else len(order), row["dataset"]))
-    return [{**row, "why": reason_of(row), "text": text_of(row.get("output"), limit=160)} for row in rows]
+    rows = [(outcome(row), row) for row in data.requests]
+    rows = [(status, row) for status, row in rows if status != "ok"]
+    rows.sort(key=lambda pair: (order.index(pair[0]) if pair[0] in order else len(order), pair[1]["dataset"]))
+    return [
+        {
+            **{name: row.get(name) for name in ("dataset", "sample_id", "arm", "request_id")},
+            "status": status,
+            "why": reason_of(row),
+            "text": text_of(row.get("output"), limit=160),
+        }
+        for status, row in rows
+    ]
 
 
 def failure_counts(data: ReportData) -> list[dict[str, Any]]:

@@ -21,7 +21,8 @@ _COLUMNS = (
 )
 
 
-def _since(start: datetime, moment: datetime) -> float:
+def since(start: datetime, moment: datetime) -> float:
+    """Seconds from one moment to another, even if only one of them knows its zone (both are UTC)."""
     if start.tzinfo is None and moment.tzinfo is not None:
         moment = moment.replace(tzinfo=None)
     elif start.tzinfo is not None and moment.tzinfo is None:
@@ -33,8 +34,12 @@ def _device_name(device: str) -> str:
     return "machine" if device == "cpu" else f"GPU {device}"
 
 
-def throughput(data: ReportData, *, windows: int = 60) -> list[tuple[float, float]]:
+def throughput(data: ReportData, *, windows: int = 120) -> list[tuple[float, float]]:
     """Output tokens per second over time, each answer's tokens spread evenly from its first token to its last."""
+    return data.once(("throughput", windows), lambda: _throughput(data, windows))
+
+
+def _throughput(data: ReportData, windows: int) -> list[tuple[float, float]]:
     start = data.run.get("started_at")
     spans = []
     for row in timed(data):
@@ -43,7 +48,7 @@ def throughput(data: ReportData, *, windows: int = 60) -> list[tuple[float, floa
         if not (isinstance(start, datetime) and isinstance(sent, datetime)):
             continue
         if is_number(ttft) and is_number(e2e) and is_number(tokens):
-            begun = _since(start, sent)
+            begun = since(start, sent)
             spans.append((begun + ttft / 1000, max(begun + e2e / 1000, begun + ttft / 1000 + 1e-3), tokens))
     if not spans:
         return []
@@ -59,17 +64,14 @@ def throughput(data: ReportData, *, windows: int = 60) -> list[tuple[float, floa
 
 
 def series(data: ReportData) -> list[Series]:
-    """Everything that was measured over time; a column without a single value is not there."""
+    """Every reading of the telemetry over time; a column without a single value is not there."""
     found: list[Series] = []
-    rate = throughput(data)
-    if rate:
-        found.append(("output tokens", "tokens/s", rate))
     start = data.run.get("started_at")
     devices = list(dict.fromkeys(row["device"] for row in data.telemetry))
     for column, name, unit, factor in _COLUMNS:
         for device in devices:
             points = [
-                (_since(start, row["ts"]), row[column] * factor)
+                (since(start, row["ts"]), row[column] * factor)
                 for row in data.telemetry
                 if row["device"] == device and is_number(row.get(column)) and isinstance(start, datetime)
             ]
@@ -88,7 +90,7 @@ def _span(data: ReportData, rows: list[Row]) -> float | None:
     if not ends:
         return None
     first = min(sent for sent, _ in ends)
-    return max(_since(first, sent) + length / 1000 for sent, length in ends)
+    return max(since(first, sent) + length / 1000 for sent, length in ends)
 
 
 def totals(data: ReportData) -> list[dict[str, Any]]:
@@ -148,3 +150,42 @@ def peaks(data: ReportData) -> list[tuple[str, float | None, str, str]]:
         ("Power of one GPU, peak", highest("power_w", gpus), "watts", no_gpu),
         ("Energy", sum(energy) if energy else None, "joules", no_gpu),
     ]
+
+
+def readings(data: ReportData) -> list[dict[str, Any]]:
+    """n, lowest, mean and highest of each reading, one row a device and measure that was read at least once."""
+    table = []
+    for device in dict.fromkeys(row["device"] for row in data.telemetry):
+        own = [row for row in data.telemetry if row["device"] == device]
+        for column, name, unit, factor in _COLUMNS:
+            found = [value * factor for value in values(own, column)]
+            if found:
+                table.append(
+                    {
+                        "device": "engine" if column.startswith("process") else _device_name(device),
+                        "name": name.removeprefix("engine's "),
+                        "unit": unit,
+                        "n": len(found),
+                        "lowest": min(found),
+                        "mean": sum(found) / len(found),
+                        "highest": max(found),
+                    }
+                )
+    return table
+
+
+def unread(data: ReportData) -> list[str]:
+    """In words, what was not read and therefore is missing (never 0)."""
+    if not data.telemetry:
+        return ["Nothing was read while this run went on: memory, processor use, power and clocks are missing, not 0."]
+    said = []
+    gpus = [row for row in data.telemetry if row["device"] != "cpu"]
+    if not gpus:
+        said.append(
+            "No GPU was read: GPU memory, power, energy, utilization, clocks and temperature are missing, not 0."
+        )
+    for column, name, *_ in _COLUMNS:
+        rows = data.telemetry if column.startswith("process") else gpus
+        if rows and not values(rows, column):
+            said.append(f"No reading of {name} came: the driver or the system does not give it.")
+    return said

@@ -1,8 +1,6 @@
-"""The report in a real browser: it loads without a complaint, has its sections, filters; hostile text stays text."""
+"""The report in a real browser, with nothing but the browser: hostile text stays text, foreign code does not run."""
 
-import html
 import importlib
-import json
 import re
 import shutil
 import subprocess
@@ -24,32 +22,6 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
     "--enable-logging=stderr", "--v=0", "--virtual-time-budget=4000", "--dump-dom",
 )  # fmt: skip
-_MEASURE = """
-<script>
-addEventListener("load", async () => {
-  const found = {sizes: {}, wide: document.documentElement.scrollWidth - innerWidth};
-  for (const part of document.querySelectorAll("main > header, main > section, main > footer")) {
-    const box = part.getBoundingClientRect();
-    found.sizes[part.id] = [Math.round(box.width), Math.round(box.height)];
-  }
-  const drawings = [...document.querySelectorAll("figure svg")];
-  found.figures = drawings.map((svg) => Math.round(svg.getBoundingClientRect().height));
-  const form = document.getElementById("filters");
-  const count = async (name, value) => {
-    form.elements[name].value = value;
-    form.dispatchEvent(new Event("input", {bubbles: true}));
-    await new Promise((done) => setTimeout(done, 300));
-    const shown = document.querySelectorAll(".card:not([hidden])").length;
-    form.elements[name].value = "";
-    return shown;
-  };
-  found.of_choice = await count("dataset", "choice");
-  found.refused = await count("status", "refused");
-  found.named = await count("text", "Question 5:");
-  document.body.dataset.found = JSON.stringify(found);
-});
-</script>
-"""
 
 
 def _attributes(document: str) -> list[tuple[str, str]]:
@@ -79,10 +51,10 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str,
     if browser is None:
         pytest.skip("no Chromium or Chrome on this machine")
 
-    def open_page(path: Path, *, width: int = 1280) -> tuple[str, list[str]]:
+    def open_page(path: Path) -> tuple[str, list[str]]:
         profile = tmp_path_factory.mktemp("browser")
         done = subprocess.run(
-            [browser, *_FLAGS, f"--user-data-dir={profile}", f"--window-size={width},900", path.as_uri()],
+            [browser, *_FLAGS, f"--user-data-dir={profile}", "--window-size=1280,900", path.as_uri()],
             capture_output=True,
             timeout=180,
             check=True,
@@ -114,9 +86,10 @@ def test_hostile_text_does_no_harm_and_the_browser_has_nothing_to_say(
     title = re.search(r"<title>(.*?)</title>", document)
     assert title
     assert "owned" not in title[1]
-    assert len(re.findall(r"<script\b", document)) == 1
+    assert len(re.findall(r"<script\b(?! type=.text/plain)", document)) == 1
     attributes = _attributes(document)
     assert not [name for _, name in attributes if name.startswith("on") or name == "src"]
+    assert 'data-samples="ready"' in document
     assert not [tag for tag, _ in attributes if tag == "img"]
     assert re.search(r'<output id="shown"[^>]*>188 of 188</output>', document)
 
@@ -131,26 +104,3 @@ def test_the_policy_stops_what_is_not_the_page_s_own(
     document, said = opened(broken)
     assert "<title>owned</title>" not in document
     assert sum("Content Security Policy" in line for line in said) >= 2
-
-
-@pytest.mark.parametrize("width", [1280, 520])
-def test_sections_and_figures_have_sizes_and_the_filters_work(
-    reports: dict[str, Path], opened: Callable[..., tuple[str, list[str]]], tmp_path: Path, width: int
-) -> None:
-    page = reports["plain"].read_text(encoding="utf-8")
-    measured = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page).replace(
-        "</body>", f"{_MEASURE}</body>"
-    )
-    copy = tmp_path / "measured.html"
-    copy.write_text(measured, encoding="utf-8")
-    document, said = opened(copy, width=width)
-    assert said == []
-    attribute = re.search(r'data-found="([^"]*)"', document)
-    assert attribute
-    found = json.loads(html.unescape(attribute[1]))
-    assert len(found["sizes"]) == 14
-    assert all(box[0] > 300 and box[1] > 60 for box in found["sizes"].values()), found["sizes"]
-    assert len(found["figures"]) == 6
-    assert all(height > 60 for height in found["figures"])
-    assert found["wide"] <= 0
-    assert (found["of_choice"], found["refused"], found["named"]) == (60, 1, 4)

@@ -4,29 +4,31 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.report.data import ReportData
-from tasks.report.figures import engine_start, free_vs_guided, latency, quality, token_profile, usage
-from tasks.report.figures.style import to_png, to_svg
+from tasks.report.figures import engine_start, free_vs_guided, latency, quality, timeline, token_profile, usage
+from tasks.report.figures.style import Table, to_png, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 class Kind(NamedTuple):
-    """One figure: its heading, how it is drawn, and what it shows in words."""
+    """One figure: its heading, how it is drawn, what it shows in words, and its numbers as (heads, rows of cells)."""
 
     title: str
     draw: "Callable[[ReportData], Figure | None]"
     describe: Callable[[ReportData], str]
+    table: Callable[[ReportData], Table]
 
 
 KINDS: dict[str, Kind] = {
-    name: Kind(title=module.TITLE, draw=module.draw, describe=module.describe)
+    name: Kind(title=module.TITLE, draw=module.draw, describe=module.describe, table=module.table)
     for name, module in (
         ("quality", quality),
         ("free_vs_guided", free_vs_guided),
         ("token_profile", token_profile),
         ("latency", latency),
         ("engine_start", engine_start),
+        ("timeline", timeline),
         ("usage", usage),
     )
 }
@@ -51,4 +53,4 @@ def svgs(data: ReportData, *, drawn: "Mapping[str, Figure] | None" = None) -> di
     return found
 
 
-__all__ = ["KINDS", "Kind", "figures", "svgs", "to_png", "to_svg"]
+__all__ = ["KINDS", "Kind", "Table", "figures", "svgs", "to_png", "to_svg"]

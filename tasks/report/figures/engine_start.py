@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.report.data import ReportData
 from tasks.report.engine import PHASE_NAMES, start_phases
-from tasks.report.figures.style import INK, PHASES, bare, drawing, new_figure
+from tasks.report.figures.style import INK, PHASES, Table, bare, drawing, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,6 +16,18 @@ def describe(data: ReportData) -> str:
     """What the figure shows, in words."""
     bars = [start_phases(engine) for engine in data.engines]
     return "; ".join(", ".join(f"{name} {length:.2f} s" for name, length in bar) for bar in bars if bar) + "."
+
+
+def table(data: ReportData) -> Table:
+    """The bars as numbers."""
+    return (
+        ("Build", "Phase", "Seconds"),
+        [
+            (str(index + 1), name, f"{length:.2f}")
+            for index, engine in enumerate(data.engines)
+            for name, length in start_phases(engine)
+        ],
+    )
 
 
 def draw(data: ReportData) -> "Figure | None":

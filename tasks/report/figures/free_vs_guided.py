@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tasks.report.data import ReportData, Row
-from tasks.report.figures.style import BAD, GOOD, INK, MUTED, bare, drawing, new_figure
+from tasks.report.figures.style import BAD, GOOD, INK, MUTED, Table, bare, cell, drawing, new_figure
 from tasks.report.numbers import is_number
 from tasks.report.quality import arm_comparisons, plain_metric
 
@@ -24,6 +24,22 @@ def describe(data: ReportData) -> str:
         f"{row['dataset']} {plain_metric(row['metric'])}: {row['effect']:+.3f}, {row['verdict']}" for row in _rows(data)
     ]
     return "Differences with 95 % intervals; right of zero the candidate arm is higher. " + "; ".join(parts) + "."
+
+
+def table(data: ReportData) -> Table:
+    """The dots and bars as numbers."""
+    return (
+        ("Dataset", "Metric", "Difference", "from", "to", "Verdict"),
+        [
+            (
+                row["dataset"],
+                plain_metric(row["metric"]),
+                *(cell(row.get(k)) for k in ("effect", "lo", "hi")),
+                row["verdict"],
+            )
+            for row in _rows(data)
+        ],
+    )
 
 
 def draw(data: ReportData) -> "Figure | None":

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tasks.report.data import ReportData, Row, arm_order
-from tasks.report.figures.style import arm_colour, drawing, legend, new_figure
+from tasks.report.figures.style import Table, arm_colour, cell, drawing, legend, new_figure
 from tasks.report.latency import DRAWN, TIMES, by_arm, timed, values
 
 if TYPE_CHECKING:
@@ -26,6 +26,19 @@ def describe(data: ReportData) -> str:
 
 def _decimal(value: float, _: object = None) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def table(data: ReportData) -> Table:
+    """The curves at some of their points, in ms."""
+    wanted = {_LABELS[column][0] for column in DRAWN}
+    return (
+        ("Time", "Arm", "Requests", "50 % within, ms", "90 %", "95 %", "99 %"),
+        [
+            (row["name"], row["arm"], cell(row["n"]), *(cell(row[f"p{q}"]) for q in (50, 90, 95, 99)))
+            for row in by_arm(data)
+            if row["name"] in wanted
+        ],
+    )
 
 
 def draw(data: ReportData) -> "Figure | None":

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from tasks.report.data import ReportData
-from tasks.report.figures.style import arm_colour, bare, drawing, legend, new_figure
-from tasks.report.numbers import is_number
+from tasks.report.figures.style import Table, arm_colour, bare, cell, drawing, legend, new_figure
+from tasks.report.numbers import DASH, is_number
 from tasks.report.quality import drawable, grouped, plain_metric, quality_rows
 
 if TYPE_CHECKING:
@@ -18,6 +18,23 @@ def describe(data: ReportData) -> str:
     rows = [row for row in quality_rows(data) if drawable(row)]
     parts = [f"{row['dataset']} {plain_metric(row['metric'])}, {row['arm']}: {row['value']:.3f}" for row in rows]
     return "Dots are means, bars are 95 % intervals. " + "; ".join(parts) + "."
+
+
+def table(data: ReportData) -> Table:
+    """The dots and bars as numbers."""
+    rows = [row for row in quality_rows(data) if drawable(row)]
+    return (
+        ("Dataset", "Metric", "Arm", "Mean", "from", "to"),
+        [
+            (
+                row["dataset"],
+                plain_metric(row["metric"]),
+                row["arm"] or DASH,
+                *(cell(row.get(k)) for k in ("value", "lo", "hi")),
+            )
+            for row in rows
+        ],
+    )
 
 
 def draw(data: ReportData) -> "Figure | None":

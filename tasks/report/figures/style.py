@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 
+from tasks.report.numbers import DASH, is_number, number
 from tasks.report.text import plain
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ BAD = "#c02b2b"
 PHASES = (
     "#7c8797", "#4b8fd8", "#94a9c4", "#2f6db0", "#e0973f", "#b5651e", "#5a9f6b", "#9a6fd0", "#c3cad4",
 )  # fmt: skip
+
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""A figure's numbers in words: the heads of the columns, and rows of cells."""
 
 _NAMES = {
     INK: "ink", MUTED: "muted", LINE: "line", FREE: "free", GUIDED: "guided", OTHER: "other", GOOD: "good", BAD: "bad",
@@ -68,6 +72,11 @@ _KEPT = (
     "fill-opacity", "stroke-opacity", "text-anchor", "fill-rule",
     "font-weight",
 )  # fmt: skip
+
+
+def cell(value: object) -> str:
+    """A number for a figure's table; a dash where there is none."""
+    return number(value) if is_number(value) else DASH
 
 
 def arm_colour(arm: str | None) -> str:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tasks.report.data import ReportData
-from tasks.report.figures.style import BAD, GUIDED, INK, MUTED, OTHER, drawing, new_figure
+from tasks.report.figures.style import BAD, GUIDED, INK, MUTED, OTHER, Table, cell, drawing, new_figure
 from tasks.report.profiles import profile_table
 
 if TYPE_CHECKING:
@@ -32,6 +32,19 @@ def describe(data: ReportData) -> str:
     ]
     lines = [f"{label} {value}" for label, value, _, _ in limits(data)]
     return "; ".join(parts + lines) + "."
+
+
+def table(data: ReportData) -> Table:
+    """The bars as numbers."""
+    return (
+        ("Dataset", "Arms", "From, tokens", "below", "Prompts"),
+        [
+            (row["dataset"], ", ".join(map(str, row["arms"])), cell(part["lo"]), cell(part["hi"]), cell(part["n"]))
+            for row in profile_table(data)
+            for part in row.get("histogram") or []
+            if part["n"]
+        ],
+    )
 
 
 def draw(data: ReportData) -> "Figure | None":

@@ -1,15 +1,15 @@
-"""Throughput, processor, memory and power over the time of the run: one small panel a series."""
+"""Processor, memory, power and clocks over the time of the run: one small panel a series."""
 
 from typing import TYPE_CHECKING
 
 from tasks.report.data import ReportData
-from tasks.report.figures.style import GUIDED, MUTED, drawing, new_figure
+from tasks.report.figures.style import GUIDED, MUTED, Table, cell, drawing, new_figure
 from tasks.report.usage import series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLE = "Throughput and machine over time"
+TITLE = "The machine over time"
 
 
 def describe(data: ReportData) -> str:
@@ -19,6 +19,16 @@ def describe(data: ReportData) -> str:
         for name, unit, points in series(data)
     ]
     return "; ".join(parts) + "."
+
+
+def table(data: ReportData) -> Table:
+    """Each line's lowest, mean and highest reading."""
+    rows = []
+    for name, unit, points in series(data):
+        heights = [value for _, value in points]
+        mean = sum(heights) / len(heights)
+        rows.append((name, unit, cell(len(heights)), cell(min(heights)), cell(mean), cell(max(heights))))
+    return ("Reading", "Unit", "Readings", "Lowest", "Mean", "Highest"), rows
 
 
 def draw(data: ReportData) -> "Figure | None":

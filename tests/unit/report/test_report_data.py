@@ -189,13 +189,6 @@ def test_every_request_that_is_not_ok_has_a_reason(data: ReportData) -> None:
     assert {row["why"] for row in rows if row["status"] == "truncated"} == {"cut at max_tokens after 100 tokens"}
 
 
-def test_too_many_samples_keep_the_ones_that_failed() -> None:
-    big = run_of(report_rows.tables(sizes={"arithmetic": 700, "needle": 3}))
-    shown = samples.anchors(big)
-    assert len(shown) == samples.MOST_SAMPLES
-    assert ("needle", "ne0002") in shown
-
-
 def test_a_run_that_goes_on_is_timed_up_to_its_last_answer() -> None:
     tables = report_rows.tables(sizes={"extract": 2})
     tables["runs"][0].update(ended_at=None, status="running")

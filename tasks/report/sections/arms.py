@@ -1,0 +1,19 @@
+"""What guiding changes: paired differences, the samples behind them, and the form of each arm's answers."""
+
+from tasks.report.arms import form_rows
+from tasks.report.data import ReportData
+from tasks.report.quality import arm_comparisons
+from tasks.report.sections.section import Section
+
+
+def section(data: ReportData) -> Section | None:
+    """None where no two arms were compared and no answer has a form to keep to."""
+    compared, form = arm_comparisons(data), form_rows(data)
+    if not compared and not form:
+        return None
+    return Section(
+        anchor="arms",
+        title="Free against guided",
+        template="_arms.html.j2",
+        context={"comparisons": compared, "form": form},
+    )

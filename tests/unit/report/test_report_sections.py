@@ -1,0 +1,158 @@
+"""The page's sections: one list, each by itself, none where a run has nothing for it."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import report_rows
+
+from tasks.report import sections as registry
+from tasks.report import timeline, usage
+from tasks.report.build import render
+from tasks.report.data import ReportData, from_tables
+from tasks.report.links import links
+from tasks.report.sections import Section, sections
+
+
+def run_of(tables: dict[str, list[dict[str, Any]]]) -> ReportData:
+    return from_tables(tables=tables, run_id=report_rows.RUN_ID)
+
+
+@pytest.fixture(scope="module")
+def data() -> ReportData:
+    return run_of(report_rows.tables())
+
+
+def test_a_run_with_nothing_has_only_what_is_always_there() -> None:
+    bare = run_of({"runs": report_rows.tables(sizes={"extract": 1})["runs"]})
+    assert [section.anchor for section in sections(bare)] == ["top", "warnings", "sql", "terms"]
+
+
+def test_a_section_that_is_added_to_the_list_is_in_the_page_and_its_contents(
+    data: ReportData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gates(found: ReportData) -> Section | None:
+        return Section(
+            anchor="gates", title="Gates", template="_sql.html.j2", count=3,
+            context={"queries": [("Is <it> worse?", f"SELECT {len(found.samples)};")]}, data={"gate-data": "QUJD"},
+        )  # fmt: skip
+
+    monkeypatch.setattr(registry, "SECTIONS", (*registry.SECTIONS[:2], gates))
+    page = render(data, drawn={})
+    assert '<li><a href="#gates">Gates <span class="pill">3</span></a></li>' in page
+    assert '<section id="gates" aria-labelledby="h-gates">\n<h2 id="h-gates">Gates</h2>' in page
+    assert "Is &lt;it&gt; worse?" in page
+    assert '<script type="text/plain" id="gate-data">QUJD</script>' in page
+
+
+def test_a_warning_leads_only_to_a_section_that_is_there() -> None:
+    tables = {"runs": report_rows.tables(sizes={"extract": 1})["runs"]}
+    tables["runs"][0].update(status="failed", error="it broke")
+    page = render(run_of(tables))
+    assert "it broke" in page
+    assert 'href="#failures"' not in page
+
+
+def test_accepted_grammars_are_one_row_and_a_refused_one_is_told_apart() -> None:
+    tables = report_rows.tables(sizes={"extract": 3})
+    refused = tables["grammars"][0]
+    accepted = [
+        {**refused, "grammar_id": f"a{n}", "status": "accepted", "message": None, "compile_s": n / 10}
+        for n in range(40)
+    ]
+    tables["grammars"] += accepted
+    for sample, grammar in zip(tables["samples"], ("a1", "a1", "g7"), strict=True):
+        sample["grammar_id"] = grammar
+    (section,) = [made for made in sections(run_of(tables)) if made.anchor == "grammars"]
+    assert section.count == 41
+    rows = section.context["grammars"]
+    assert (rows[0]["status"], rows[0]["samples"], rows[0]["message"]) == (
+        "refused", 1, "unsupported keyword: uniqueItems",
+    )  # fmt: skip
+    assert sum(row["grammars"] for row in rows[1:]) == 40
+    assert max(row["slowest"] for row in rows[1:]) == 3.9
+
+
+def test_the_links_follow_the_bases_and_without_one_say_what_shows_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = {
+        "mlflow_run_id": "24189472eb6a452db55c080c29753a2b",
+        "prefect_flow_run_id": "3a25eebe-72fa-4b55-a63c-dc6dfe08a920",
+    }
+    monkeypatch.setenv("ASSAY_MLFLOW_UI", "http://127.0.0.1:5000/")
+    monkeypatch.delenv("ASSAY_PREFECT_UI", raising=False)
+    mlflow, prefect = links(run)
+    assert mlflow.url == "http://127.0.0.1:5000/#/runs/24189472eb6a452db55c080c29753a2b"
+    assert prefect.url is None
+    assert "assay up" in prefect.hint
+    monkeypatch.setenv("ASSAY_PREFECT_UI", "http://127.0.0.1:4200")
+    assert links(run)[1].url == "http://127.0.0.1:4200/runs/flow-run/3a25eebe-72fa-4b55-a63c-dc6dfe08a920"
+    assert links({"mlflow_run_id": None}) == []
+
+
+@pytest.mark.parametrize(
+    "base", ["javascript:alert(1)", "file:///etc", "http://", "127.0.0.1:5000", "http://host:port"]
+)
+def test_a_base_that_is_no_http_address_makes_no_link(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_MLFLOW_UI", base)
+    (link,) = links({"mlflow_run_id": "24189472eb6a452db55c080c29753a2b"})
+    assert link.url is None
+    assert "ASSAY_MLFLOW_UI" in link.hint
+
+
+def test_an_id_that_is_no_id_makes_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_MLFLOW_UI", "http://127.0.0.1:5000")
+    (link,) = links({"mlflow_run_id": "x' onclick='alert(1)"})
+    assert link.url is None
+
+
+def test_requests_in_flight_add_up(data: ReportData) -> None:
+    everything = timeline.in_flight(data, most=10_000)
+    assert everything[-1][1] == 0
+    assert min(count for _, count in everything) >= 0
+    thinned = timeline.in_flight(data, most=50)
+    assert len(thinned) <= 51
+    assert max(count for _, count in thinned) == max(count for _, count in everything)
+
+
+def test_the_phases_follow_each_other_to_the_end_of_the_run(data: ReportData) -> None:
+    late = {**data.run, "ended_at": report_rows.START + timedelta(hours=1)}
+    spans = timeline.phases(replace(data, run=late))
+    assert [name for name, _, _ in spans] == ["data, plan and engine start", "requests", "scores and records"]
+    assert all(before[2] == after[1] for before, after in pairwise(spans))
+    assert spans[-1][2] == 3_600
+
+
+def test_what_was_not_read_is_said_in_words_and_never_a_zero() -> None:
+    tables = report_rows.tables(sizes={"extract": 2})
+    assert any("No GPU was read" in text for text in usage.unread(run_of(tables)))
+    gpu = {
+        **tables["telemetry"][0],
+        "device": "GPU-1",
+        "power_w": 310.0,
+        "process_cpu": None,
+        "process_rss_bytes": None,
+    }
+    tables["telemetry"].append(gpu)
+    made = run_of(tables)
+    said = usage.unread(made)
+    assert not any("No GPU" in text for text in said)
+    assert any("SM clock" in text for text in said)
+    powers = [row for row in usage.readings(made) if row["name"] == "power"]
+    assert [(row["device"], row["highest"], row["n"]) for row in powers] == [("GPU GPU-1", 310.0, 1)]
+    tables["telemetry"] = []
+    assert "missing, not 0" in usage.unread(run_of(tables))[0]
+
+
+def test_an_interval_says_how_it_was_made(data: ReportData) -> None:
+    tables = report_rows.tables(sizes={"extract": 2})
+    tables["metrics"][0].update(method="cluster sandwich, t", details='{"clusters": 14}', stderr=0.05)
+    page = render(run_of(tables), drawn={})
+    assert 'title="method: cluster sandwich, t; standard error 0.0500; clusters: 14"' in page
+
+
+def test_won_and_lost_lead_to_the_samples_behind_them(data: ReportData) -> None:
+    page = render(data, drawn={})
+    assert 'href="#samples?dataset=extract&amp;metric=exact_match&amp;changed=won"' in page
+    assert 'href="#samples?dataset=needle&amp;arm=free&amp;status=error"' in page
