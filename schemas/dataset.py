@@ -14,7 +14,9 @@ class JsonlSource(Config):
     """One JSON object a line, UTF-8."""
 
     kind: Literal["jsonl"]
+    """JSON Lines."""
     path: str
+    """The file, from the YAML file's own folder."""
     revision: str | None = None
     """`sha256:<hex>` of the file: a file that differs is refused."""
 
@@ -23,35 +25,50 @@ class CsvSource(Config):
     """Comma-separated values with a header line; every field arrives as text."""
 
     kind: Literal["csv"]
+    """CSV."""
     path: str
+    """The file, from the YAML file's own folder."""
     revision: str | None = None
+    """`sha256:<hex>` of the file: a file that differs is refused."""
 
 
 class ParquetSource(Config):
     """One Parquet file."""
 
     kind: Literal["parquet"]
+    """Parquet."""
     path: str
+    """The file, from the YAML file's own folder."""
     revision: str | None = None
+    """`sha256:<hex>` of the file: a file that differs is refused."""
 
 
 class SavedSource(Config):
     """A folder written by `datasets.Dataset.save_to_disk` (or a `DatasetDict` of them, with `split`)."""
 
     kind: Literal["saved"]
+    """A saved `datasets` folder."""
     path: str
+    """The folder, from the YAML file's own folder."""
     split: str | None = None
+    """Which dataset of a saved `DatasetDict`."""
     revision: str | None = None
+    """`sha256:<hex>` of the folder's files: a folder that differs is refused."""
 
 
 class HubDatasetSource(Config):
     """A dataset on the Hugging Face hub, read from its Parquet or JSONL files. Needs network at first use."""
 
     kind: Literal["hf"]
+    """A dataset on the hub."""
     id: str
+    """The repository, as `owner/name`."""
     split: str = "test"
+    """Which part of it."""
     subset: str | None = None
+    """The configuration, of a dataset that has several."""
     revision: str = "main"
+    """A branch, a tag or a commit; a commit is what cannot change."""
 
 
 DatasetSource = Annotated[
@@ -63,14 +80,18 @@ class Message(Config):
     """One chat message; `content` is a Jinja template over the row's fields."""
 
     role: Literal["system", "user", "assistant"]
+    """Who speaks."""
     content: str
+    """The text: Jinja over the row's fields."""
 
 
 class Prompt(Config):
     """Either `messages` (rendered through the model's chat template) or `text` (sent as it is). Jinja over the row."""
 
     messages: list[Message] | None = None
+    """A chat, rendered through the model's chat template."""
     text: str | None = None
+    """The prompt as it is sent, without a chat template: Jinja over the row's fields."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> "Prompt":
@@ -83,11 +104,13 @@ class FewShot(Config):
     """Examples put before the question, rendered with the dataset's own prompt and target."""
 
     n: Annotated[int, Field(ge=0, le=100)] = 0
+    """Examples before the question."""
     source: DatasetSource | None = None
     """Where the examples come from; without it, the dataset itself (a sample is never its own example)."""
     pick: Literal["first", "random"] = "first"
     """`random` draws by hash(seed, sample id), so that a sample's examples never depend on the others."""
     seed: int = 0
+    """What `pick: random` draws by."""
 
 
 class Guide(Config):
@@ -98,11 +121,17 @@ class Guide(Config):
     """
 
     kind: Literal["json_schema", "json_object", "regex", "choice"]
+    """What an answer must be."""
     schema_: dict[str, Any] | str | None = Field(default=None, alias="schema")
+    """The JSON Schema of every row: written out, or the path of a JSON file."""
     schema_field: str | None = None
+    """The column that holds each row's own JSON Schema."""
     pattern: str | None = None
+    """The regular expression of every row."""
     pattern_field: str | None = None
+    """The column that holds each row's own regular expression."""
     options: list[str] | None = None
+    """The texts of which the answer must be one; without it, the dataset's `choices`."""
 
     @model_validator(mode="after")
     def _ways(self) -> "Guide":
@@ -135,13 +164,16 @@ class MetricUse(Config):
     """A metric by name, with its options where it has any."""
 
     use: str
+    """The metric's name."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """The metric's options; each metric lists its own."""
 
 
 class Dataset(Config):
     """configs/datasets/<name>.yaml"""
 
     source: DatasetSource
+    """Where the rows are."""
     id_field: str | None = None
     """The column that names a row; without it, the hash of the row and its occurrence number."""
     prompt: Prompt
@@ -152,17 +184,22 @@ class Dataset(Config):
     guide: Guide | None = None
     """Without it the dataset has no guided arm, and the plan says so."""
     metrics: list[MetricUse]
+    """What is computed of each answer: names, or `{use, options}`."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """The most tokens an answer may have; without it, the experiment's `sampling.max_tokens`."""
     stop: list[str] = Field(default_factory=list)
+    """Texts that end an answer, in place of the experiment's `sampling.stop`."""
     few_shot: FewShot = FewShot()
     on_overflow: Overflow = "fail"
     """What happens to a prompt that does not fit the model: see docs/datasets.md."""
     cluster: str | None = None
     """A column; rows with the same value are not independent, and error bars say so."""
     limit: Annotated[int, Field(ge=1)] | None = None
+    """The most rows, the first ones; an experiment can ask for fewer."""
     license: str | None = None
+    """For the reader."""
     description: str | None = None
+    """For the reader; `assay datasets` shows it."""
 
     @field_validator("metrics", mode="before")
     @classmethod

@@ -17,18 +17,24 @@ class Sampling(Config):
     temperature: Annotated[float, Field(ge=0, le=10)] = 0.0
     """0 is greedy: always the likeliest token."""
     max_tokens: Annotated[int, Field(ge=1)] = 256
+    """The most tokens an answer may have, where its dataset does not say."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Only the likeliest tokens whose probabilities add up to this share are drawn from; 1 is off."""
     top_k: Annotated[int, Field(ge=0)] = 0
-    """0 is off."""
+    """Only this many of the likeliest tokens are drawn from; 0 is off."""
     seed: int | None = None
+    """What is drawn with, where `temperature` is above 0; without it, every run draws anew."""
     stop: list[str] = Field(default_factory=list)
+    """Texts that end an answer."""
 
 
 class Cudagraph(Config):
     """CUDA graphs: recorded launches of the whole model for a set of batch sizes. There are none on a CPU."""
 
     mode: CudagraphMode = "auto"
+    """Which launches are recorded; `auto`: what the plan chooses, `none` on a CPU."""
     sizes: list[Annotated[int, Field(ge=1)]] | Auto = "auto"
+    """The batch sizes, in tokens of a step; `auto`: what the plan chooses."""
 
 
 class Prefill(Config):
@@ -50,6 +56,7 @@ class Memory(Config):
     """What of the device's memory the engine takes."""
 
     gpu_share: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """The share of a GPU's memory that the engine may take; a CPU has no use for it."""
     kv_cache_bytes: Annotated[int, Field(ge=1 << 20)] | Auto = "auto"
     """Bytes for keys and values; `auto`: what this run's prompts need on a CPU, `gpu_share` of the memory on a GPU."""
     block_size: Annotated[int, Field(ge=1)] | Auto = "auto"
@@ -61,6 +68,7 @@ class Grammar(Config):
     """The engine's grammar backend. One per engine: vLLM latches the first one it meets."""
 
     backend: Literal["xgrammar", "guidance", "outlines"] = "xgrammar"
+    """Which one."""
     whitespace: bool = False
     """Whether a guided JSON answer may have free white space between its parts."""
 
@@ -69,6 +77,7 @@ class VllmEngine(Config):
     """configs/engines/<name>.yaml"""
 
     kind: Literal["vllm"] = "vllm"
+    """The engine: vLLM, in a process of its own."""
     core: Literal["auto", "inprocess", "multiprocess"] = "auto"
     """Where vLLM's core runs: in the worker itself, or in a process of its own. `auto`: in-process,
     which starts in half the time."""
@@ -84,6 +93,7 @@ class VllmEngine(Config):
     """Requests that run at once."""
     memory: Memory = Memory()
     prefix_caching: bool = True
+    """Whether keys and values of a prompt's beginning are kept for the next prompt that begins so."""
     grammar: Grammar = Grammar()
 
     @field_validator("cudagraph", mode="before")

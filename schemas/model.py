@@ -13,6 +13,7 @@ class GgufSource(Config):
     """A GGUF file, from disk or out of an installed Python package; it is turned once into a Hugging Face folder."""
 
     kind: Literal["gguf"]
+    """A GGUF file."""
     file: str
     """The file's path, or its name inside `package`."""
     package: str | None = None
@@ -23,15 +24,20 @@ class HubSource(Config):
     """A model on the Hugging Face hub, or in its local cache."""
 
     kind: Literal["hf"]
+    """A repository on the hub."""
     id: str
+    """The repository, as `owner/name`."""
     revision: str = "main"
+    """A branch, a tag or a commit; a commit is what cannot change."""
 
 
 class PathSource(Config):
     """A Hugging Face model folder on disk: config.json, tokenizer.json and safetensors weights."""
 
     kind: Literal["path"]
+    """A folder on disk."""
     path: str
+    """The folder, from the YAML file's own folder."""
 
 
 ModelSource = Annotated[GgufSource | HubSource | PathSource, Field(discriminator="kind")]
@@ -41,9 +47,12 @@ class Model(Config):
     """configs/models/<name>.yaml"""
 
     source: ModelSource
+    """Where the weights are."""
     dtype: DType = "auto"
     """The number format of the weights and of the computation; `auto` takes the one that the weights are stored in."""
     chat_template: str = "model"
     """`model` (its own), `none` (messages are refused, prompts go as they are), or the path of a Jinja file."""
     license: str | None = None
+    """For the reader."""
     description: str | None = None
+    """For the reader; `assay models` shows it."""

@@ -66,6 +66,7 @@ def _nearest_folder(path: Path) -> Path:
 
 
 def python_check(version: tuple[int, int] = sys.version_info[:2]) -> Check:
+    """The Python that assay runs on, against what vLLM is built for."""
     told = f"Python {version[0]}.{version[1]}"
     if version < (3, 11):
         return Check(
@@ -118,6 +119,7 @@ def cores_check(*, cores: int, quota: float | None) -> Check:
 
 
 def memory_check(*, available: int, total: int) -> Check:
+    """The memory that is free now."""
     told = f"{available / GIB:.1f} of {total / GIB:.1f} GiB free"
     if available < 2 * GIB:
         return Check(name="memory", status="fail", message=f"{told}: no engine fits", cure="end other programs")
@@ -229,6 +231,7 @@ def package_checks(versions: Mapping[str, str | None], *, pins: Mapping[str, str
 
 
 def _fastapi_check(version: str | None) -> Check:
+    """The one package of which Prefect and vLLM declare bounds that exclude each other."""
     if version is None:
         return Check(name="fastapi", status="fail", message="not installed", cure="make setup")
     if _release(version) >= FASTAPI_FROM:
@@ -304,6 +307,7 @@ def model_check(model: NamedModel, *, cache: Path) -> Check:
 
 
 def browser_check() -> Check:
+    """A browser for the tests that photograph pages."""
     found = next((path for path in map(shutil.which, BROWSERS) if path), None)
     message = found or "no Chromium: reports open in any browser, only the tests that photograph one are skipped"
     return Check(name="browser", status="ok", message=message)

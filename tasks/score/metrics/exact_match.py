@@ -24,6 +24,7 @@ class Options(Config):
     """How an answer is read and compared."""
 
     compare: Literal["text", "number"] = "text"
+    """As what answer and target are read."""
     extract: Literal["auto", "whole", "first", "last"] = "auto"
     """Which line (text) or number counts. auto: the whole text; the last number, or the first one behind `after`."""
     after: str | None = None
