@@ -10,7 +10,7 @@ BIN := .venv/bin
 SETUP := $(PYTHON) requirements/bootstrap.py --device $(DEVICE) $(if $(filter-out python3,$(PYTHON)),--python $(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev model run test test-slow bench lint format ui lock clean
+.PHONY: help setup setup-dev model run up test test-ui test-slow bench lint format docs ui lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,14 +27,21 @@ model: setup ## convert the small model, once
 run: model ## set up, then run an experiment (FILE=..., ARGS="--limit 5")
 	@$(BIN)/assay run $(FILE) $(ARGS)
 
+up: model ## the Prefect and MLflow servers and the workers, until Ctrl-C
+	@$(BIN)/assay up $(ARGS)
+
 test: setup-dev ## the tests that take seconds (ARGS="-k plan")
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-ui: setup-dev ## only the tests that look at pages in a real Chromium
+	@$(BIN)/python -m pytest -m ui $(ARGS)
 
 test-slow: setup-dev ## the tests that take minutes
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 
-bench: setup-dev ## what assay adds to vLLM, as ratios against bare controls (minutes)
+bench: setup-dev ## what assay adds to vLLM, and the warehouse's speed, against bare controls (minutes)
 	@$(BIN)/python -m tests.bench.overhead
+	@$(BIN)/python -m tests.bench.warehouse
 
 lint: setup-dev ## formatting, style, types, and the direction of the imports
 	@$(BIN)/ruff format --check .
@@ -45,6 +52,9 @@ lint: setup-dev ## formatting, style, types, and the direction of the imports
 format: setup-dev ## lay the code out as lint wants it
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: setup-dev ## write the pages of docs/ that come from the code
+	@$(BIN)/python -m flows.reference
 
 ui: setup ## the recorded runs in a browser, on this machine only
 	@$(BIN)/assay ui $(ARGS)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,10 +20,13 @@ FORM_SHOWN = ".form.empirical_coverage"
 
 
 class RunConsole:
-    """Prints for people; nothing of it goes to stdout, which belongs to `--json`."""
+    """Prints for people; nothing of it goes to stdout, which belongs to `--json`.
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._console = Console(file=sys.stderr, quiet=quiet, highlight=False)
+    log: where the same lines go without colours: the logs of Prefect's page."""
+
+    def __init__(self, *, log: Callable[[str], None] | None = None) -> None:
+        self._console = Console(file=sys.stderr, highlight=False)
+        self._log = log
         if not self._console.is_terminal:
             self._console.width = 140
 
@@ -39,14 +42,26 @@ class RunConsole:
             except BaseException:
                 self._console.print(f"[red]✗[/red] {name}  [dim]{time.monotonic() - started:.1f} s[/dim]")
                 raise
-        text = escape("  ".join(said))
-        self._console.print(f"[green]✓[/green] {name:<18}{text}  [dim]{time.monotonic() - started:.1f} s[/dim]")
+        text, seconds = "  ".join(said), f"{time.monotonic() - started:.1f} s"
+        self._console.print(f"[green]✓[/green] {name:<18}{escape(text)}  [dim]{seconds}[/dim]")
+        self._record(f"{name}: {text}  {seconds}" if text else f"{name}  {seconds}")
 
     def title(self, text: str) -> None:
         self._console.print(f"[bold]{escape(text)}[/bold]")
+        self._record(text)
 
     def warn(self, text: str) -> None:
         self._console.print(f"[yellow]![/yellow] {escape(text)}")
+        self._record(text)
+
+    def note(self, text: str) -> None:
+        """What happens now and may take a while."""
+        self._console.print(f"  {escape(text)}")
+        self._record(text)
+
+    def _record(self, text: str) -> None:
+        if self._log is not None:
+            self._log(text)
 
     @contextmanager
     def progress(self, total: int) -> "Iterator[ProgressBar]":

@@ -4,31 +4,56 @@ profile -> plan -> build the engine -> generate and validate (free | guided) -> 
 """
 
 import contextlib
+import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 
+from flows import pages
 from flows.console import RunConsole
+from flows.context import this_flow_run
+from flows.duration import parse_duration
+from flows.engine_slot import engine_slot
+from flows.events import announce
+from flows.form import (
+    AS_CONFIGURED,
+    Arms,
+    Config,
+    Datasets,
+    Graphs,
+    Limit,
+    MaxTime,
+    Model,
+    Overrides,
+    Prefill,
+    Resume,
+    form_overrides,
+)
+from flows.hooks import after_crash
+from flows.pileup import stand_for_the_others
+from flows.reconcile import close_what_crashed
 from flows.runtime import assay_home
 from flows.signals import Terminated, keep_sigterm
-from schemas.errors import ConfigError, RunError
+from schemas.errors import AssayError, ConfigError, RunError
+from schemas.plan import DeviceFacts, ModelFacts
 from schemas.run import RunContext, RunResult, RunStatus
-from schemas.summary import GeneratedSummary
+from schemas.summary import GeneratedSummary, ScoredSummary
 from tasks.dataset.step import load_datasets, profile_datasets
 from tasks.engine.stage import start_engine
 from tasks.engine.step import build_engine, generate_answers
+from tasks.generate import Update
 from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
 from tasks.plan.device import read_device_facts
 from tasks.plan.stage import run_requests
 from tasks.plan.step import plan_engine
 from tasks.record import mlflow_run, stage
-from tasks.record.open import open_run
+from tasks.record.open import begun_by, open_run
 from tasks.record.step import start_tracking, track
 from tasks.report.step import write_report
 from tasks.score.step import score_run
@@ -48,94 +73,164 @@ def _flow_run_name() -> str:
     parameters = flow_run.parameters
     if parameters.get("resume"):
         return f"resume {parameters['resume']}"
-    limit = f", {parameters['limit']} a dataset" if parameters.get("limit") else ""
-    return f"{Path(str(parameters.get('config'))).stem}{limit}"
+    changed = [str(parameters[key]) for key in ("model", "arms") if parameters.get(key, AS_CONFIGURED) != AS_CONFIGURED]
+    changed += [f"{parameters['limit']} a dataset"] if parameters.get("limit") else []
+    changed += [str(override) for override in parameters.get("overrides") or []]
+    return ", ".join([Path(str(parameters.get("config"))).stem, *changed])
 
 
-@flow(name="experiment", flow_run_name=_flow_run_name, persist_result=False)
-def experiment(
-    config: str | None = None,
-    overrides: list[str] | None = None,
-    limit: int | None = None,
-    max_time_s: float | None = None,
-    resume: str | None = None,
-    quiet: bool = False,
+@flow(name="experiment", flow_run_name=_flow_run_name, persist_result=False, on_crashed=[after_crash])
+def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
+    config: Config = "quickstart",
+    model: Model = AS_CONFIGURED,
+    datasets: Datasets = [],  # noqa: B006 - the form shows it, nothing changes it
+    arms: Arms = AS_CONFIGURED,
+    limit: Limit = 0,
+    graphs: Graphs = AS_CONFIGURED,
+    prefill: Prefill = AS_CONFIGURED,
+    overrides: Overrides = [],  # noqa: B006
+    max_time: MaxTime = "",
+    resume: Resume = "",
 ) -> RunResult:
-    """Run one experiment.
+    """Run one experiment: profile, plan, build the engine, generate and validate, score, report.
 
     Args:
-        config: the experiment's name or the path of its YAML file.
-        overrides: changes to it, as key=value (engine.prefill.policy=off).
-        limit: the most samples of each dataset.
-        max_time_s: seconds after which generating stops with what is finished; the run can be resumed.
-        resume: the id of an interrupted run to go on with.
-        quiet: print nothing but errors.
+        config: The experiment: a name in configs/experiments.
+        model: Another model than the experiment's own.
+        datasets: Only these datasets. None chosen: the experiment's own.
+        arms: Answer freely, guided by a grammar, or both on the same samples.
+        limit: The most samples of each dataset. 0: all of them.
+        graphs: CUDA graph mode of the engine. There are none on a CPU.
+        prefill: How long prompts are split: by the rule from their lengths, or off.
+        overrides: Any other key of the experiment, each as key=value, for example engine.max_num_seqs=64.
+        max_time: Stop generating after this time (90s, 15m, 2h) with what is finished. Empty: no bound.
+        resume: The id of an interrupted run to go on with, or last. Empty: a new run. All else is then as it began.
 
     Raises ConfigError before the engine starts, EngineError, and RunNotFinished when too many requests failed or the
     time was over.
     """
     keep_sigterm()
-    console = RunConsole(quiet=quiet)
-    run = open_run(
-        home=assay_home(),
-        file=config,
-        overrides=overrides or [],
-        limit=limit,
-        max_time_s=max_time_s,
-        resume=resume,
-        prefect_flow_run_id=flow_run.id,
+    console = RunConsole(log=get_run_logger().info)
+    warnings = _pile_up()
+    changes = form_overrides(
+        model=model, datasets=datasets, arms=arms, graphs=graphs, prefill=prefill, overrides=overrides
     )
+    run = _open(config=config, overrides=changes, limit=limit, max_time=max_time, resume=resume)
     session = Session(run)
     console.title(f"{run.experiment.name}  {run.run_id}{'  (resumed)' if run.resumed else ''}")
-    warnings: list[str] = []
     with _run_lock(run), _whatever_happens(session, warnings):
         stage.begin(session)
-        with console.step("model") as said:
-            folder = model_folder(run.experiment.model, cache=session.cache, on_progress=console.warn)
-            model = read_model_facts(folder, cache=session.cache)
-            device = read_device_facts()
-            said.append(f"{run.experiment.model.name}, {model.weights_bytes / 1e6:,.0f} MB of {model.dtype} weights")
+        folder, facts, device = _model_and_device(session, console)
 
         # vLLM's import takes seconds and needs no plan: it runs while the data is read.
-        with start_engine(run, device=device) as engine:
+        with engine_slot(console), start_engine(run, device=device) as engine:
             with console.step("load datasets") as said:
-                datasets = load_datasets(session, model=model, folder=folder)
-                console.datasets(said, datasets)
+                loaded = load_datasets(session, model=facts, folder=folder)
+                console.datasets(said, loaded)
             with console.step("profile") as said:
-                datasets = profile_datasets(session, datasets)
-                console.profile(said, datasets)
+                loaded = profile_datasets(session, loaded)
+                console.profile(said, loaded)
             with console.step("plan") as said:
-                session.requests = run_requests(run.experiment, datasets=datasets, samples=session.samples())
-                plan = plan_engine(session, model=model, device=device)
+                session.requests = run_requests(run.experiment, datasets=loaded, samples=session.samples())
+                plan = plan_engine(session, model=facts, device=device)
                 console.plan(said, plan)
-            warnings += [*datasets.warnings, *plan.warnings]
+            warnings += [*loaded.warnings, *plan.warnings]
             with console.step("start tracking"):
                 mlflow_run_id = _start_tracking(session, warnings)
             with console.step("build engine") as said:
-                built = build_engine(session, engine, plan=plan, model=model, device=device)
+                built = build_engine(session, engine, plan=plan, model=facts, device=device)
                 console.built(said, built)
             warnings += built.downgrades
-            with console.step("generate") as said, console.progress(len(session.requests)) as bar:
-                generated = generate_answers(session, engine, built=built, on_update=bar.update)
+            with console.step("generate") as said, _progress(console, session) as on_update:
+                generated = generate_answers(session, engine, built=built, on_update=on_update)
                 console.generated(said, generated)
             warnings += generated.warnings
 
         with console.step("score") as said:
-            scored = score_run(session, datasets)
+            scored = score_run(session, loaded)
             said.append(f"{scored.scores:,} scores")
         status, error = verdict(generated, max_failed=run.experiment.max_failed)
         with console.step("report and record"):
             warnings += stage.end(session, status=status, error=error, mlflow_run_id=mlflow_run_id, warnings=warnings)
             figures = write_report(session)
-            if mlflow_run_id is not None:
-                with _tracking_may_fail(warnings):
-                    track(session, mlflow_run_id=mlflow_run_id, status=status, built=built, figures=figures)
+            with _tracking_may_fail(warnings):
+                mlflow_run_id = track(session, mlflow_run_id=mlflow_run_id, status=status, built=built, figures=figures)
+            warnings += _pushed(run)
+            result = _result(run, status, error, generated, mlflow_run_id, list(dict.fromkeys(warnings)))
+            _tell_prefect(run, result, scored)
 
     console.results(scored, warnings=list(dict.fromkeys(warnings)))
-    result = _result(run, status, error, generated, mlflow_run_id, list(dict.fromkeys(warnings)))
     if status != "finished":
         raise RunNotFinished(result)
     return result
+
+
+def _pile_up() -> list[str]:
+    """What to say when this run stands for others that were due while no worker was free."""
+    others = stand_for_the_others(this_flow_run())
+    return [f"{others} scheduled runs were due while no worker was free; this run stands for them"] if others else []
+
+
+def _open(*, config: str, overrides: list[str], limit: int, max_time: str, resume: str) -> RunContext:
+    """A new run, or the one to go on with: the one that is named, or, on Prefect's Retry, the one that this flow run
+    had begun. What is wrong with the fields is said on the run's page."""
+    home, this = assay_home(), this_flow_run()
+    close_what_crashed(home)
+    going_on = resume or (begun_by(home, prefect_flow_run_id=str(this.id)) if this.run_count > 1 else None)
+    with pages.refusal_explained():
+        return open_run(
+            home=home,
+            file=None if going_on else config,
+            overrides=[] if going_on else overrides,
+            limit=limit or None,
+            max_time_s=parse_duration(max_time) if max_time else None,
+            resume=going_on,
+            prefect_flow_run_id=str(this.id),
+        )
+
+
+def _model_and_device(session: Session, console: RunConsole) -> tuple[Path, ModelFacts, DeviceFacts]:
+    with console.step("model") as said:
+        model = session.run.experiment.model
+        folder = model_folder(model, cache=session.cache, on_progress=console.warn)
+        facts = read_model_facts(folder, cache=session.cache)
+        said.append(f"{model.name}, {facts.weights_bytes / 1e6:,.0f} MB of {facts.dtype} weights")
+    return folder, facts, read_device_facts()
+
+
+def _pushed(run: RunContext) -> list[str]:
+    """Copies the run's rows to the storage that ASSAY_PUSH names. What could not be copied now goes with the next
+    hourly maintenance."""
+    url = os.environ.get("ASSAY_PUSH")
+    if not url:
+        return []
+    from warehouse.push import push_run  # noqa: PLC0415 - loads an S3 client, which few runs need
+
+    try:
+        push_run(home=run.home, run_id=run.run_id, url=url)
+    except AssayError as error:
+        return [f"the rows were not copied to {url}: {error}"]
+    return []
+
+
+@contextlib.contextmanager
+def _progress(console: RunConsole, session: Session) -> Iterator[Callable[[Update], None]]:
+    """How far generating is, on the console and on Prefect's page."""
+    total = len(session.requests)
+    with console.progress(total) as bar, pages.Progress(total) as page:
+
+        def update(update: Update) -> None:
+            bar.update(update)
+            page.update(update)
+
+        yield update
+
+
+def _tell_prefect(run: RunContext, result: RunResult, scored: ScoredSummary) -> None:
+    """The result's pages, and the event that automations wait for."""
+    with pages.pages_may_fail(result.warnings):
+        pages.write_result(run, result, scored)
+    announce(run, status=result.status, error=result.error, mlflow_run_id=result.mlflow_run_id)
 
 
 def verdict(generated: GeneratedSummary, *, max_failed: float) -> tuple[RunStatus, str | None]:
@@ -175,7 +270,7 @@ def _run_lock(run: RunContext) -> Iterator[None]:
     """One session of a run at a time: two would answer everything twice. Raises ConfigError if another one runs."""
     lock = FileLock(run.folder / "lock")
     try:
-        lock.acquire(blocking=False)
+        lock.acquire(timeout=5)  # whoever looks whether it is held holds it for a moment
     except Timeout as error:
         raise ConfigError.one(
             f"run {run.run_id} is running in another process", suggestion="wait for it, or end it first"
@@ -202,9 +297,12 @@ def _whatever_happens(session: Session, warnings: list[str]) -> Iterator[None]:
             stage.end(session, status=status, error=reason, mlflow_run_id=mlflow_run_id, warnings=warnings)
         except Exception as second:  # noqa: BLE001 - the first error is the one to report; this one goes with it
             error.add_note(f"how the run ended could not be written either: {second}")
-        if mlflow_run_id is not None:
-            with contextlib.suppress(mlflow_run.TrackingError):
-                mlflow_run.close_run(session.run, mlflow_run_id=mlflow_run_id, status=stage.MLFLOW_STATUS[status])
+        with contextlib.suppress(mlflow_run.TrackingError):
+            mlflow_run.close_run(session.run, mlflow_run_id=mlflow_run_id, status=stage.MLFLOW_STATUS[status])
+        announce(session.run, status=status, error=reason, mlflow_run_id=mlflow_run_id)
+        if not cancelled:  # a run that is being stopped has seconds; its page says that it was cancelled
+            with pages.pages_may_fail(warnings):
+                pages.write_failure(session.run, reason=reason, mlflow_run_id=mlflow_run_id)
         raise
 
 

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from flows.servers import running_up
 from schemas.errors import RunError
 from tasks.doctor import TELEMETRY
 from tasks.engine.process import SupervisedProcess
@@ -61,6 +62,7 @@ def prepare_environment(home: Path) -> None:
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")
     os.environ["PREFECT_CLI_COLORS"] = "false"
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     os.environ["MPLBACKEND"] = "svg"
 
 
@@ -93,9 +95,14 @@ class PrefectApi:
 
 @contextlib.contextmanager
 def prefect_server(home: Path) -> Iterator[PrefectApi]:
-    """The server that ASSAY_PREFECT_API_URL names, else a temporary one, which ends with this process however it ends.
+    """The server that ASSAY_PREFECT_API_URL names, else that of a running `assay up`, else a temporary one, which ends
+    with this process however it ends.
 
     Starting takes seconds: what is done inside the `with` before `wait` is free."""
+    up = running_up(home)
+    if up is not None:
+        for name, value in up.environment().items():
+            os.environ.setdefault(name, value)
     named = os.environ.get("ASSAY_PREFECT_API_URL")
     if named:
         os.environ["PREFECT_API_URL"] = named

@@ -11,6 +11,7 @@ from flows.runtime import assay_home
 from schemas.experiment import NamedModel
 from schemas.model import GgufSource, Model
 from tasks.model.resolve import model_folder
+from tests.up import Up, running
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED_CACHE = assay_home() / "cache"
@@ -32,12 +33,26 @@ def model_dir() -> Path:
 def home(tmp_path: Path, model_dir: Path) -> Path:
     """An empty ASSAY_HOME that has the converted model."""
     folder = tmp_path / "home"
-    (folder / "cache").mkdir(parents=True)
-    (folder / "cache" / "models").symlink_to(model_dir.parent)
+    with_model(folder, model_dir)
+    return folder
+
+
+def with_model(home: Path, model_dir: Path) -> None:
+    """Makes an ASSAY_HOME that has the converted model."""
+    (home / "cache").mkdir(parents=True)
+    (home / "cache" / "models").symlink_to(model_dir.parent)
     digests = SHARED_CACHE / "digests.json"
     if digests.exists():
-        shutil.copy(digests, folder / "cache" / "digests.json")
-    return folder
+        shutil.copy(digests, home / "cache" / "digests.json")
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Iterator[Up]:
+    """One `assay up` for all tests that launch runs from Prefect. They wait for their runs, so that none is left over."""
+    folder = tmp_path_factory.mktemp("up") / "home"
+    with_model(folder, model_dir)
+    with running(folder) as up:
+        yield up
 
 
 @pytest.fixture

@@ -23,8 +23,13 @@ def print_json(value: Any) -> None:
     """One JSON object on one line, on stdout, and nothing after it.
 
     What JSON has no word for: NaN and infinities become null, bytes hexadecimal text, times ISO 8601."""
-    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, default=str) + "\n")
+    sys.stdout.write(json_line(value))
     sys.stdout.flush()
+
+
+def json_line(value: Any) -> str:
+    """One JSON object as one line, its end included."""
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, default=str) + "\n"
 
 
 def visible(text: str) -> str:

@@ -1,7 +1,6 @@
 """`assay run`: checks first, then the flow under a Prefect server, and what is printed at the end."""
 
 import errno
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,13 +9,12 @@ from typing import Any
 from flows.commands.checks import checked_experiment
 from flows.commands.output import print_json
 from flows.console import RunConsole
+from flows.duration import parse_duration
 from flows.runtime import assay_home, prefect_server, prepare_environment
 from flows.signals import Terminated
 from schemas.errors import AssayError, ConfigError, RunError
 from schemas.run import RunResult
-from tasks.record.open import check_disk, stored_run
-
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+from tasks.record.open import check_disk, check_same_config, stored_run
 
 
 def run_experiment(
@@ -47,7 +45,8 @@ def _run(
 ) -> dict[str, Any]:
     started = time.monotonic()
     home = assay_home()
-    max_time_s = None if max_time is None else parse_duration(max_time)
+    if max_time is not None:
+        parse_duration(max_time)
     check_disk(home)
     if resume is not None:
         stored = _resumable(home, resume, changed=file is None and bool(overrides or limit is not None))
@@ -57,7 +56,9 @@ def _run(
     elif file is None:
         raise ConfigError.one("name an experiment file, or a run to --resume", suggestion="assay run quickstart")
     if file is not None:
-        checked_experiment(file, overrides=overrides, limit=limit)
+        checked = checked_experiment(file, overrides=overrides, limit=limit)
+        if resume is not None:
+            check_same_config(home, resume, experiment=checked, file=Path(file))
     prepare_environment(home)
     console = RunConsole()
     with prefect_server(home) as prefect:
@@ -65,7 +66,13 @@ def _run(
             flow = _import_flow()
             prefect.wait()
         try:
-            result = flow(config=file, overrides=list(overrides), limit=limit, max_time_s=max_time_s, resume=resume)
+            result = flow(
+                config=file or "",
+                overrides=list(overrides),
+                limit=limit or 0,
+                max_time=max_time or "",
+                resume=resume or "",
+            )
         except KeyboardInterrupt as error:
             return _interrupted(console, error, 130)
         except Terminated as error:
@@ -103,14 +110,6 @@ def _resumable(home: Path, run_id: str, *, changed: bool) -> dict[str, Any]:
 def _nothing_left(run_id: str) -> dict[str, Any]:
     RunConsole().lines([("run", f"{run_id} is finished: nothing is left to do")])
     return {"run_id": run_id, "status": "finished", "exit_code": 0}
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `15m` or `2h`. Raises ConfigError for anything else."""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smh]?)\s*", text)
-    if match is None or float(match[1]) <= 0:
-        raise ConfigError.one(f"--max-time {text} is no duration", suggestion="write 90s, 15m or 2h")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def _import_flow() -> Callable[..., RunResult]:

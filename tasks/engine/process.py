@@ -8,7 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from tasks.engine import supervisor
+
+_LINE = 400
+"""Characters of a log's line in a message: vLLM writes its whole state into one when it dies."""
 
 
 class SupervisedProcess:
@@ -49,12 +54,26 @@ class SupervisedProcess:
         return code
 
     def log_tail(self, lines: int = 30) -> str:
-        """The last lines of the program's log."""
+        """The last lines of the program's log; of each, what a person can take in."""
         with self.log_path.open("rb") as log:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - 64_000))
             text = log.read().decode("utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} …" for line in text.splitlines()[-lines:])
+
+    def signal(self, number: int) -> None:
+        """Sends the program itself a signal; close() then ends what it leaves."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self.pid).children():
+                child.send_signal(number)
+
+    def wait(self, *, timeout_s: float) -> bool:
+        """Waits for the program to end by itself. False if it has not after timeout_s."""
+        try:
+            self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def close(self, *, timeout_s: float = 10.0) -> int:
         """Ends the program and everything below it, and gives its exit status."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from schemas.errors import ConfigError
 from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts, PlannedLoad
 from schemas.sample import Request, Sample
@@ -34,6 +35,7 @@ def plan_run(
     """The engine's options for these requests, each with its reason. Raises ConfigError for what cannot fit.
 
     home: ASSAY_HOME, where an earlier run tells how fast this machine is."""
+    _check_seeds(experiment, device=device)
     return plan_engine(
         load=planned_load(requests),
         model=model,
@@ -42,6 +44,21 @@ def plan_run(
         dtype=experiment.model.config.dtype,
         earlier=earlier_run(home=home, model=model, device=device),
     )
+
+
+def _check_seeds(experiment: Experiment, *, device: DeviceFacts) -> None:
+    """vLLM's CPU build dies of the first request that draws with a seed of its own."""
+    seeded = [
+        dataset.name
+        for dataset in experiment.datasets
+        if dataset.sampling.seed is not None and dataset.sampling.temperature > 0
+    ]
+    if device.kind == "cpu" and seeded:
+        raise ConfigError.one(
+            f"vLLM on a CPU cannot draw with a seed ({', '.join(seeded)})",
+            key="sampling.seed",
+            suggestion="leave `seed` out, or set `temperature: 0`",
+        )
 
 
 def earlier_run(*, home: Path, model: ModelFacts, device: DeviceFacts) -> EarlierRun | None:

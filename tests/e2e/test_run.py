@@ -120,7 +120,7 @@ def test_mlflow_has_what_people_compare(home: Path, run_id: str, done: Done) -> 
     metrics = column("SELECT DISTINCT key FROM metrics WHERE run_uuid = ?")
     assert 10 < len(metrics) < 50 and "arithmetic.exact_match.free" in metrics
     params = column("SELECT key FROM params WHERE run_uuid = ?")
-    assert {"model", "vllm", "engine.max_model_len", "engine.prefill_policy", "temperature"} <= set(params)
+    assert {"model", "vllm", "vllm.max_model_len", "vllm.prefill_policy", "sampling.temperature"} <= set(params)
     tags = dict(store.execute("SELECT key, value FROM tags WHERE run_uuid = ?", (mlflow_run,)))
     assert tags["assay.run_id"] == run_id
     assert {"assay.prefect_flow_run_id", "assay.git_commit", "assay.git_dirty"} <= set(tags)
@@ -133,7 +133,7 @@ def test_prefect_has_the_run_and_its_artifacts(home: Path, run_id: str) -> None:
     store = sqlite3.connect(home / "prefect" / "prefect.db")
     assert [row[0] for row in store.execute("SELECT state_type FROM flow_run")] == ["COMPLETED"]
     keys = {row[0] for row in store.execute("SELECT key FROM artifact")}
-    assert {"results", "engine-plan", "free-against-guided", "figures"} <= keys
+    assert {"result", "next", "progress", "engine-plan", "figures"} <= keys
     states = {row[0] for row in store.execute("SELECT state_type FROM task_run")}
     assert states == {"COMPLETED"}
 

@@ -1,0 +1,87 @@
+"""Registers with a Prefect server what it needs to run assay: pools, a limit for this host's engines, deployments,
+automations. All of it can be repeated."""
+
+import contextlib
+import io
+import os
+import sys
+from pathlib import Path
+
+from prefect.cli import app as prefect_command
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.exceptions import ObjectNotFound
+from prefect.workers.process import ProcessWorker
+from ruamel.yaml import YAML
+
+from flows.automations import install
+from flows.engine_slot import ensure_slot, slot_name
+from schemas.errors import ConfigError, RunError
+
+POOLS = {
+    "gpu": (1, "Experiments: one at a time, since each takes the whole engine."),
+    "cpu": (None, "What needs no engine: maintenance, comparing."),
+}
+MAINTAIN = "maintain/hourly"
+
+
+def register(*, file: Path) -> list[str]:
+    """Registers everything in this prefect.yaml, and gives a line for each thing. Raises ConfigError or RunError."""
+    names = _deployment_names(file)
+    with get_client(sync_client=True) as client:
+        said = [_pool(client, name) for name in POOLS]
+        ensure_slot(client)
+        said.append(f"limit       {slot_name()}: one engine at a time")
+        _deploy(file)
+        ids = {}
+        for name in (*names, MAINTAIN):
+            try:
+                ids[name] = client.read_deployment_by_name(name).id
+            except ObjectNotFound as error:
+                raise RunError(f"{file}: the deployment {name} is not at the server") from error
+        said += [f"deployment  {name}" for name in names]
+        said += [f"automation  {name}" for name in install(client, maintain_id=ids[MAINTAIN])]
+    return said
+
+
+def _pool(client: SyncPrefectClient, name: str) -> str:
+    limit, description = POOLS[name]
+    try:
+        client.read_work_pool(name)  # one that is there is the user's: its limit may have been changed
+    except ObjectNotFound:
+        client.create_work_pool(
+            WorkPoolCreate(
+                name=name,
+                type="process",
+                description=description,
+                concurrency_limit=limit,
+                base_job_template=ProcessWorker.get_default_base_job_template(),
+            )
+        )
+    return f"pool        {name}"
+
+
+def _deployment_names(file: Path) -> list[str]:
+    from prefect.flows import load_flow_from_entrypoint  # noqa: PLC0415 - beside its only use
+
+    content = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or not isinstance(content.get("deployments"), list):
+        raise ConfigError.one("names no deployments", file=file, suggestion="see the project's own prefect.yaml")
+    return [f"{load_flow_from_entrypoint(each['entrypoint']).name}/{each['name']}" for each in content["deployments"]]
+
+
+def _deploy(file: Path) -> None:
+    """By Prefect's own command, in this process: what it prints is shown only if it fails."""
+    output = io.StringIO()
+    here, arguments = Path.cwd(), sys.argv
+    os.chdir(file.parent)
+    sys.argv = ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", file.name]
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            prefect_command()
+    except SystemExit as ended:
+        if ended.code not in (0, None):
+            raise RunError(f"{file} could not be deployed:\n{output.getvalue()}") from ended
+    finally:
+        sys.argv = arguments
+        os.chdir(here)

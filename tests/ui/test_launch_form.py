@@ -1,0 +1,112 @@
+"""Launching from Prefect's own pages, as a person does: open the form, fill it, see the run finish, open its pages."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.up import Up
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+pytestmark = [pytest.mark.ui, pytest.mark.engine]
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+SLOW_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["playwright.Browser"]:
+    executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if executable is None:
+        pytest.skip("no chromium is installed")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: "playwright.Browser") -> Iterator["playwright.Page"]:
+    page = browser.new_page(viewport={"width": 1300, "height": 1700})
+    page.set_default_timeout(SLOW_MS)
+    yield page
+    page.close()
+
+
+def screenshot(page: "playwright.Page", name: str, folder: Path) -> None:
+    kept = Path(os.environ.get("ASSAY_SCREENSHOTS") or folder)
+    kept.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=kept / f"{name}.png")
+
+
+def field(page: "playwright.Page", name: str) -> "playwright.Locator":
+    """The block of one parameter: its label, description and input."""
+    return page.locator(".schema-form-property, .p-label").filter(has_text=f"{name} (Optional)").first
+
+
+def choose(page: "playwright.Page", name: str, *options: str) -> None:
+    """Opens the select of a field and clicks options in it."""
+    field(page, name).get_by_role("button").last.click()
+    for option in options:
+        page.get_by_role("option", name=option, exact=True).click()
+    page.keyboard.press("Escape")
+
+
+def test_fill_the_form_and_see_it_finish(page: "playwright.Page", up: Up, tmp_path: Path) -> None:
+    deployment = up.deployment("experiment/quickstart")["id"]
+    page.goto(f"{up.prefect}/deployments/deployment/{deployment}/run")
+    page.get_by_text("config (Optional)").wait_for()
+    shown = page.locator("body").inner_text()
+    for name in (
+        "config",
+        "model",
+        "datasets",
+        "arms",
+        "limit",
+        "graphs",
+        "prefill",
+        "overrides",
+        "max_time",
+        "resume",
+    ):
+        assert f"{name} (Optional)" in shown, name
+    assert "CUDA graph mode of the engine" in shown
+    assert "as configured" in shown
+    choose(page, "arms", "free and guided")
+    choose(page, "datasets", "arithmetic")
+    field(page, "limit").locator("input").fill("2")
+    screenshot(page, "prefect-form", tmp_path)
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/runs/flow-run/**")
+    flow_run = page.url.rsplit("/", 1)[1].partition("?")[0]
+    parameters = up.flow_run(flow_run)["parameters"]
+    assert (parameters["arms"], parameters["datasets"], parameters["limit"]) == ("free and guided", ["arithmetic"], 2)
+
+    assert up.wait(flow_run, "Completed") == "Completed"
+    page.reload()
+    page.get_by_text("quickstart, free and guided, 2 a dataset").first.wait_for()
+    page.get_by_text("Completed").first.wait_for()
+    screenshot(page, "prefect-run", tmp_path)
+    page.get_by_text("Artifacts", exact=True).first.click()
+    page.get_by_text("result", exact=False).first.wait_for()
+    screenshot(page, "prefect-artifacts", tmp_path)
+    result = up.artifacts(flow_run, "result")[0]["id"]
+    page.goto(f"{up.prefect}/artifacts/artifact/{result}")
+    page.get_by_text("arithmetic.exact_match").first.wait_for()
+    screenshot(page, "prefect-result", tmp_path)
+
+
+def test_a_bad_value_is_said_in_the_form(page: "playwright.Page", up: Up, tmp_path: Path) -> None:
+    deployment = up.deployment("experiment/quickstart")["id"]
+    before = len(up.post("/flow_runs/filter", {}))
+    page.goto(f"{up.prefect}/deployments/deployment/{deployment}/run")
+    page.get_by_text("limit (Optional)").wait_for()
+    field(page, "limit").locator("input").fill("-3")
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("minimum of 0").first.wait_for()
+    screenshot(page, "prefect-form-refused", tmp_path)
+    assert page.url.endswith("/run")
+    assert len(up.post("/flow_runs/filter", {})) == before
