@@ -65,6 +65,18 @@ def _reap() -> bool:
             return False
 
 
+def _reap_orphans(child: int) -> None:
+    """Collects the orphans that became ours and have ended since; COMMAND's own status is left for its Popen."""
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or found.si_pid == child:
+            return
+        os.waitpid(found.si_pid, 0)
+
+
 def _kill_all(deadline_s: float = 8.0) -> None:
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
@@ -95,6 +107,7 @@ def main(command: list[str]) -> int:
             break
         if 0 in ready and os.read(0, 4096) == b"":
             break
+        _reap_orphans(child.pid)
     status = child.poll()
     _kill_all()
     if status is None:

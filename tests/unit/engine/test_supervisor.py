@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tasks.engine.process import SupervisedProcess
@@ -89,3 +90,17 @@ def test_a_terminals_interrupt_does_not_reach_the_program(tmp_path: Path, mark: 
 
 def _session(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3])
+
+
+def test_orphans_that_end_are_collected_while_the_program_goes_on(tmp_path: Path, mark: str) -> None:
+    # Each round leaves an orphan that ends soon: over months, a worker's runs would fill the process table.
+    script = "for i in 1 2 3 4 5; do (sleep 0.1 &) ; done; exec sleep 300"
+    process = SupervisedProcess(["sh", "-c", script], env=_environment(mark), log_path=tmp_path / "log")
+    supervisor = psutil.Process(process.pid)
+    wait_for(lambda: "sleep" in {each.name() for each in supervisor.children()}, timeout_s=10, what="it runs")
+
+    def left() -> list[psutil.Process]:
+        return [each for each in supervisor.children() if each.status() == psutil.STATUS_ZOMBIE]
+
+    wait_for(lambda: len(supervisor.children()) == 1 and not left(), timeout_s=10, what="the orphans are collected")
+    process.close()
