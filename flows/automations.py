@@ -14,6 +14,9 @@ SILENT_FOR = timedelta(seconds=75)
 PENDING_FOR = timedelta(minutes=5)
 """From being taken by a worker to the flow's first line; seconds, unless the worker is gone."""
 
+FLOWS = ["experiment", "maintain"]
+"""Only these are watched: the server may be one that other people's flows use, with their own idea of silence."""
+
 _RUNS = {"prefect.resource.id": "prefect.flow-run.*"}
 _ENDED = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "Paused")}
 _AGAIN = {f"prefect.flow-run.{state}" for state in ("AwaitingRetry", "Scheduled", "Late", "Cancelling")}
@@ -78,6 +81,9 @@ def _expect(after: str, expect: set[str], within: timedelta) -> EventTrigger:
         after={after},
         expect=expect,
         match=ResourceSpecification.model_validate(_RUNS),
+        match_related=ResourceSpecification.model_validate(
+            {"prefect.resource.role": "flow", "prefect.resource.name": FLOWS}
+        ),
         for_each={"prefect.resource.id"},
         threshold=1,
         within=within,

@@ -5,6 +5,7 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from prefect.cli import app as prefect_command
@@ -25,13 +26,15 @@ POOLS = {
 MAINTAIN = "maintain/hourly"
 
 
-def register(*, file: Path) -> list[str]:
-    """Registers everything in this prefect.yaml, and gives a line for each thing. Raises ConfigError or RunError."""
-    names = _deployment_names(file)
+def register(*, file: Path) -> Iterator[str]:
+    """Registers everything in this prefect.yaml, and gives a line for each thing when it is there; the pools first,
+    since workers wait for them. Raises ConfigError or RunError."""
     with get_client(sync_client=True) as client:
-        said = [_pool(client, name) for name in POOLS]
+        for pool in POOLS:
+            yield _pool(client, pool)
         ensure_slot(client)
-        said.append(f"limit       {slot_name()}: one engine at a time")
+        yield f"limit       {slot_name()}: one engine at a time"
+        names = _deployment_names(file)
         _deploy(file)
         ids = {}
         for name in (*names, MAINTAIN):
@@ -39,9 +42,8 @@ def register(*, file: Path) -> list[str]:
                 ids[name] = client.read_deployment_by_name(name).id
             except ObjectNotFound as error:
                 raise RunError(f"{file}: the deployment {name} is not at the server") from error
-        said += [f"deployment  {name}" for name in names]
-        said += [f"automation  {name}" for name in install(client, maintain_id=ids[MAINTAIN])]
-    return said
+        yield from (f"deployment  {name}" for name in names)
+        yield from (f"automation  {name}" for name in install(client, maintain_id=ids[MAINTAIN]))
 
 
 def _pool(client: SyncPrefectClient, name: str) -> str:

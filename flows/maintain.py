@@ -8,7 +8,9 @@ from prefect import flow, get_run_logger
 from prefect.artifacts import create_table_artifact
 from pydantic import Field
 
+from flows.context import this_flow_run
 from flows.form import Shown
+from flows.pileup import stand_for_the_others
 from flows.reconcile import close_what_crashed
 from flows.runtime import assay_home
 from tasks.record.step import try_artifact
@@ -33,6 +35,7 @@ def maintain(
         only: Everything, or only what must be done at once after a crash.
         keep_days: Delete runs that ended longer ago than this; baselines stay. 0: delete nothing.
     """
+    stand_for_the_others(this_flow_run())
     home = assay_home()
     done = _close(home) + _sync(home)
     if only == EVERYTHING:

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from flows.servers import running_up
+from flows.servers import FLOW_SETTINGS, running_up
 from schemas.errors import RunError
 from tasks.doctor import TELEMETRY
 from tasks.engine.process import SupervisedProcess
@@ -106,6 +106,7 @@ def prefect_server(home: Path) -> Iterator[PrefectApi]:
     named = os.environ.get("ASSAY_PREFECT_API_URL")
     if named:
         os.environ["PREFECT_API_URL"] = named
+        os.environ |= FLOW_SETTINGS  # it stays when this process is killed, and must find out
         yield PrefectApi(named, None)
         return
     port = _free_port()

@@ -23,6 +23,7 @@ HOST = "127.0.0.1"
 HEALTHY_S = 90.0
 _STATE = "up.json"
 _LOCK = "up.lock"
+_BUSY = 503
 
 SERVER_SETTINGS = {
     # A slot whose holder is gone must come free though the server was restarted in between.
@@ -120,12 +121,20 @@ def wait_healthy(url: str, process: SupervisedProcess, *, timeout_s: float = HEA
 
 
 def post_json(url: str, body: Mapping[str, Any]) -> Any:
-    """What a JSON API answers. Raises OSError if it does not."""
+    """What a JSON API answers. A server that is busy for a moment (503) is asked again. Raises OSError if it does not
+    answer."""
     request = urllib.request.Request(  # noqa: S310 - http to a server that the user named
         url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
-        return json.loads(answer.read())
+    for wait_s in (0.5, 1.0, 2.0, None):
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            if error.code != _BUSY or wait_s is None:
+                raise
+            time.sleep(wait_s)
+    raise AssertionError("the last attempt answers or raises")
 
 
 @contextlib.contextmanager
@@ -140,6 +149,7 @@ def up_lock(home: Path) -> Iterator[None]:
         where = "" if up is None else f", at {up.prefect_url} and {up.mlflow_url}"
         raise ConfigError.one(f"assay is up already{where}", suggestion="`assay down` stops it") from error
     try:
+        (home / _STATE).unlink(missing_ok=True)  # a killed one left it; while the lock is held it is believed
         yield
     finally:
         (home / _STATE).unlink(missing_ok=True)
@@ -163,7 +173,7 @@ def running_up(home: Path) -> Up | None:
         return None
     lock = FileLock(home / _LOCK)
     try:
-        lock.acquire(blocking=False)
+        lock.acquire(timeout=0.1, poll_interval=0.02)  # not at once: another command may be looking just now
     except Timeout:
         return up
     lock.release()

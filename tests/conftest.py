@@ -48,7 +48,7 @@ def with_model(home: Path, model_dir: Path) -> None:
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Iterator[Up]:
-    """One `assay up` for all tests that launch runs from Prefect. Each waits for its runs, so that none is left over."""
+    """One `assay up` for all tests that launch runs from Prefect. Each test waits for its runs."""
     folder = tmp_path_factory.mktemp("up") / "home"
     with_model(folder, model_dir)
     with running(folder) as up:

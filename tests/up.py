@@ -103,11 +103,16 @@ class Up:
         request = urllib.request.Request(
             f"{self.prefect}/api{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return json.loads(answer.read() or b"null")
-        except urllib.error.HTTPError as error:
-            raise Refusal(error.code, error.read().decode()) from error
+        end = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    return json.loads(answer.read() or b"null")
+            except urllib.error.HTTPError as error:
+                # Busy for a moment: every client of Prefect asks again.
+                if error.code != 503 or time.monotonic() > end:
+                    raise Refusal(error.code, error.read().decode()) from error
+                time.sleep(1)
 
     def send(self, method: str, path: str, body: dict[str, Any]) -> None:
         """A request whose answer has no content."""

@@ -15,10 +15,9 @@ from pathlib import Path
 from pyarrow import fs  # type: ignore[import-untyped]
 
 from schemas.errors import ConfigError, RunError
-from warehouse.parts import Compacted
+from warehouse.parts import Compacted, plain_file_name
 
 _URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9._=-]+)*)/*")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=~-]*")
 _CONNECT_S, _REQUEST_S, _ATTEMPTS = 3.0, 20.0, 2
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _OTHER_SOURCES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
@@ -159,7 +158,7 @@ def contents(manifest: bytes | None, *, source: str) -> Contents:
         raw = json.loads(manifest)
         return Contents(
             compacted=tuple(
-                Compacted(name=_plain(each["name"]), holds=str(each["holds"])) for each in raw["compacted"]
+                Compacted(name=plain_file_name(each["name"]), holds=str(each["holds"])) for each in raw["compacted"]
             ),
             superseded={str(name): float(moment) for name, moment in raw["superseded"].items()},
             written={str(name): int(moment) for name, moment in raw.get("written", {}).items()},
@@ -168,13 +167,6 @@ def contents(manifest: bytes | None, *, source: str) -> Contents:
         raise RunError(
             f"{source}: not a manifest that assay wrote: {error} (push again from the first host)"
         ) from error
-
-
-def _plain(name: str) -> str:
-    """The name itself. Raises ValueError for one that would lead out of its folder: others may write there."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no file's name")
-    return name
 
 
 def _has_credentials(given: Mapping[str, str], *, endpoint: str) -> bool:

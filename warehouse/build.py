@@ -129,6 +129,9 @@ def _write(*, home: Path, work: Path, anew: bool) -> None:
         except (FileNotFoundError, duckdb.Error) as error:
             vanished = not all(path.exists() for each in source.files for path in each.paths)
             if not (vanished and isinstance(error, FileNotFoundError | duckdb.IOException)) and not source.reused:
+                if isinstance(error, duckdb.Error):
+                    told = str(error).strip().splitlines()[0]
+                    raise AssayError(f"{home}: the database cannot be built from its files: {told}") from error
                 raise
             # Files that were superseded meanwhile were cleaned up, or the old database is broken: list again, all.
             source = collect(home=home, setup=_setup(home), anew=True)

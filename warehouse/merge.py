@@ -186,7 +186,13 @@ def _digest(*, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> tuple[
     select = scan.newest if files.fresh else scan.straight  # compacted files hold each key once
     rows = select(table=table, paths=files.paths)
     sql = f"SELECT count(*), bit_xor(h), sum(h::HUGEINT) FROM (SELECT hash({columns}) AS h FROM ({rows}))"
-    count, mixed, summed = connection.execute(sql).fetchall()[0]
+    try:
+        count, mixed, summed = connection.execute(sql).fetchall()[0]
+    except duckdb.Error as error:
+        told = str(error).strip().splitlines()[0]
+        raise ConfigError.one(
+            f"run {files.run_id}: its rows of {files.table} cannot be read: {told}", suggestion="take a fresh copy"
+        ) from error
     return int(count), int(mixed or 0), int(summed or 0)
 
 

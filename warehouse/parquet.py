@@ -93,7 +93,7 @@ def read_rows(
 
     For small use: everything is held in memory (columns limits what is read). A JSON column comes as its text, or
     parsed with parse_json; a map as a dict. Raises ValueError for an unknown table or column, AssayError for a file of
-    a newer assay.
+    a newer assay, or one that is broken.
     """
     every = _files(home=home, table=table, run_id=run_id)
     info = TABLES[table]
@@ -132,13 +132,15 @@ def _run_rows(*, home: Path, files: RunFiles, wanted: Sequence[str]) -> list[dic
 
 def _file_rows(*, path: Path, table: str, wanted: Sequence[str]) -> list[dict[str, Any]]:
     info: Table = TABLES[table]
-    with pq.ParquetFile(path) as file:
-        check_version(metadata=file.metadata.metadata, source=str(path))
-        needed = {*wanted, *info.key, "revision"}
-        present = [name for name in info.names if name in needed and name in file.schema_arrow.names]
-        content = file.read(columns=present)
-    absent = {name: None for name in needed if name not in present}
+    needed = {*wanted, *info.key, "revision"}
     try:
+        with pq.ParquetFile(path) as file:
+            check_version(metadata=file.metadata.metadata, source=str(path))
+            present = [name for name in info.names if name in needed and name in file.schema_arrow.names]
+            content = file.read(columns=present)
+        absent = {name: None for name in needed if name not in present}
         return [absent | row for row in content.to_pylist(maps_as_pydicts="lossy")]
-    except pa.ArrowInvalid as error:
-        raise AssayError(f"{path}: cannot be read: {error}") from error
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowInvalid, OSError) as error:  # Arrow raises OSError for pages that are not what they should be
+        raise AssayError(f"{path}: cannot be read: {error} (move it away; the other rows stay)") from error

@@ -26,6 +26,7 @@ COMPACTED_PREFIX = "_compacted-"
 TEMPORARY_SUFFIX = ".tmp"
 _LOCK = "_lock"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,199}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=~-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,13 @@ def checked_name(name: str) -> str:
 def is_name(name: str) -> bool:
     """Whether it is safe as a file's name, and so may be a run's id."""
     return _NAME.fullmatch(name) is not None
+
+
+def plain_file_name(name: str) -> str:
+    """The name itself. Raises ValueError for one that would lead out of its folder: manifests come from other hosts."""
+    if not _FILE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no file's name")
+    return name
 
 
 def run_files(*, home: Path, table: str, run_id: str) -> RunFiles:
@@ -219,7 +227,9 @@ def _parsed(*, folder: Path, content: bytes | None) -> Manifest:
     try:
         raw = json.loads(content)
         return Manifest(
-            compacted=tuple(Compacted(name=each["name"], holds=each["holds"]) for each in raw["compacted"]),
+            compacted=tuple(
+                Compacted(name=plain_file_name(each["name"]), holds=str(each["holds"])) for each in raw["compacted"]
+            ),
             superseded={name: float(moment) for name, moment in raw["superseded"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

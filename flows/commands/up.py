@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,11 +101,10 @@ def _up(home: Path, *, prefect_port: int, mlflow_port: int) -> int:
         environment = {**os.environ, **found.environment()}
         with console.status("starting Prefect …"):
             wait_healthy(f"{prefect_url}/api/health", prefect.process)
-        for pool in POOLS:
-            command = [sys.executable, "-P", "-m", "flows.cli", "worker", pool]
-            parts.append(_Part(f"worker {pool}", command, environment, logs / f"worker-{pool}.log"))
         with console.status("registering the deployments …"):
-            _deploy(environment)  # meanwhile the workers import Prefect, and wait for their pools
+            for pool in _deploy(environment):
+                command = [sys.executable, "-P", "-m", "flows.cli", "worker", pool]
+                parts.append(_Part(f"worker {pool}", command, environment, logs / f"worker-{pool}.log"))
         with console.status("starting MLflow and the workers …"):
             wait_healthy(f"{mlflow_url}/health", mlflow.process)
             _wait_for_workers(found.prefect_api_url, parts)
@@ -248,12 +248,20 @@ def _detached(home: Path, *, prefect_port: int, mlflow_port: int) -> int:
     raise RunError(f"it did not come up:\n{log.read_text(encoding='utf-8', errors='replace')[-2000:]}")
 
 
-def _deploy(environment: dict[str, str]) -> None:
-    """In a process of its own: Prefect's import would stay in this one."""
+def _deploy(environment: dict[str, str]) -> Iterator[str]:
+    """Gives each pool as soon as it is registered, and ends when all else is too. In a process of its own: Prefect's
+    import would stay in this one."""
     command = [sys.executable, "-P", "-m", "flows.cli", "deploy"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
-    if done.returncode != 0:
-        raise RunError(f"the deployments could not be registered:\n{done.stderr.strip()[-3000:]}")
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said: list[str] = []
+    with process:
+        for line in process.stdout or ():
+            said.append(line)
+            kind, _, name = line.strip().partition(" ")
+            if kind == "pool":
+                yield name.strip()
+    if process.returncode != 0:
+        raise RunError(f"the deployments could not be registered:\n{''.join(said).strip()[-3000:]}")
 
 
 def _wait_for_workers(api: str, parts: list[_Part]) -> None:

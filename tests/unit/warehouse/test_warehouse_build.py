@@ -195,3 +195,15 @@ def test_concurrent_builders_are_safe_and_leave_nothing(home: Path) -> None:
     assert _one(home, "SELECT count(*) FROM cells") == 6
     assert sorted(path.name for path in home.iterdir()) == [".build.lock", "assay.duckdb", "tables"]
     assert len(list_parts(home=home, table="cells")) == 6
+
+
+@pytest.mark.parametrize("length", [0, 100, None])
+def test_a_broken_file_is_an_error_of_ours(tmp_path: Path, length: int | None) -> None:
+    """None: the end of the file is right and a page is not."""
+    path = write_rows(home=tmp_path, table="runs", run_id="r1", part="p", rows=[{"status": "finished", "name": "x"}])
+    content = path.read_bytes()
+    path.write_bytes(content[:length] if length is not None else content[:4] + b"\xff" * 396 + content[400:])
+    with pytest.raises(AssayError):
+        read_rows(tmp_path, "runs")
+    with pytest.raises(AssayError):
+        build(tmp_path)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -326,3 +327,28 @@ def test_an_import_that_is_killed_leaves_each_run_whole_or_absent(home: Path, tm
     assert counts(home) == whole
     assert [path for path in home.rglob("*") if path.is_symlink()] == []
     assert not any(home.glob(".staging*"))
+
+
+def test_a_manifest_that_leads_elsewhere_is_refused(home: Path, theirs: Path) -> None:
+    """Its file is copied beside the others, and would then be looked for where it never was: no query would work."""
+    folder = theirs / "tables" / "scores" / f"run={MONDAY}"
+    part = next((theirs / "tables" / "runs" / f"run={MONDAY}").glob("*.parquet"))
+    aside = folder.parent / "runs"
+    aside.mkdir()
+    shutil.copy(part, aside / part.name)
+    named = [{"name": f"../runs/{part.name}", "holds": "rows"}]
+    (folder / "_manifest.json").write_text(json.dumps({"compacted": named, "superseded": {}}))
+    with pytest.raises(AssayError, match="is no file's name"):
+        import_warehouse(home=home, source=theirs)
+    assert query(home=home, sql="SELECT count(*) FROM runs").rows == [(0,)]
+
+
+def test_rows_of_other_types_are_refused(home: Path, theirs: Path) -> None:
+    part = next((theirs / "tables" / "runs" / f"run={MONDAY}").glob("*.parquet"))
+    content = pq.read_table(part, partitioning=None)
+    at = content.schema.get_field_index("started_at")
+    wrong = pa.array(["not a time"] * content.num_rows)
+    pq.write_table(content.set_column(at, pa.field("started_at", pa.string()), wrong), part)
+    with pytest.raises(AssayError, match="cannot be read"):
+        import_warehouse(home=home, source=theirs)
+    assert query(home=home, sql="SELECT count(*) FROM runs").rows == [(0,)]
