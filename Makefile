@@ -41,6 +41,7 @@ test-slow: setup-dev ## the tests that take minutes
 
 bench: setup-dev ## what assay adds to vLLM, and the warehouse's speed, against bare controls (minutes)
 	@$(BIN)/python -m tests.bench.overhead
+	@$(BIN)/python -m tests.bench.orchestration
 	@$(BIN)/python -m tests.bench.warehouse
 
 lint: setup-dev ## formatting, style, types, and the direction of the imports

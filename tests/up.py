@@ -206,6 +206,11 @@ class Up:
                 return wanted
             time.sleep(0.5)
 
+    def newest(self, deployment: str) -> str:
+        """The run that was launched last by a person."""
+        runs = [each for each in self.all_flow_runs(deployment) if not each["auto_scheduled"]]
+        return str(max(runs, key=lambda each: str(each["created"]))["id"])
+
     def all_flow_runs(self, deployment: str) -> list[dict[str, Any]]:
         """Every run of a deployment, page by page."""
         found: list[dict[str, Any]] = []

@@ -204,9 +204,11 @@ def test_a_terminal_has_a_prompt_that_outlives_ctrl_c(tmp_path: Path) -> None:
         terminal.wait_for("cancelled", timeout_s=20)
         terminal.type("SELECT 'alive';\r")
         terminal.wait_for("1 row")
+        terminal.wait_for("assay>")  # a control key that comes before the prompt is the terminal's, not the prompt's
         terminal.type("half a question\x03")
         terminal.type("SELECT nme FROM runs;\r")
         terminal.wait_for("did you mean `name`?")
+        terminal.wait_for("assay>")
         terminal.type("\x04")
         assert terminal.process.wait(20) == 0
     finally:
