@@ -111,11 +111,12 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
     """
     keep_sigterm()
     console = RunConsole(log=get_run_logger().info)
-    warnings = _pile_up()
-    changes = form_overrides(
-        model=model, datasets=datasets, arms=arms, graphs=graphs, prefill=prefill, overrides=overrides
-    )
-    run = _open(config=config, overrides=changes, limit=limit, max_time=max_time, resume=resume)
+    warnings = _before_it_begins()
+    with pages.refusal_explained():
+        changes = form_overrides(
+            model=model, datasets=datasets, arms=arms, graphs=graphs, prefill=prefill, overrides=overrides
+        )
+        run = _open(config=config, overrides=changes, limit=limit, max_time=max_time, resume=resume)
     session = Session(run)
     console.title(f"{run.experiment.name}  {run.run_id}{'  (resumed)' if run.resumed else ''}")
     with _run_lock(run), _whatever_happens(session, warnings):
@@ -165,28 +166,30 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
     return result
 
 
-def _pile_up() -> list[str]:
-    """What to say when this run stands for others that were due while no worker was free."""
+def _before_it_begins() -> list[str]:
+    """What other runs left: those that crashed are closed, those that piled up are stood for. Gives what to say."""
+    try:
+        close_what_crashed(assay_home())
+    except (AssayError, OSError) as error:
+        return [f"runs that crashed could not be closed: {error}"]
     others = stand_for_the_others(this_flow_run())
     return [f"{others} scheduled runs were due while no worker was free; this run stands for them"] if others else []
 
 
 def _open(*, config: str, overrides: list[str], limit: int, max_time: str, resume: str) -> RunContext:
     """A new run, or the one to go on with: the one that is named, or, on Prefect's Retry, the one that this flow run
-    had begun. What is wrong with the fields is said on the run's page."""
+    had begun."""
     home, this = assay_home(), this_flow_run()
-    close_what_crashed(home)
     going_on = resume or (begun_by(home, prefect_flow_run_id=str(this.id)) if this.run_count > 1 else None)
-    with pages.refusal_explained():
-        return open_run(
-            home=home,
-            file=None if going_on else config,
-            overrides=[] if going_on else overrides,
-            limit=limit or None,
-            max_time_s=parse_duration(max_time) if max_time else None,
-            resume=going_on,
-            prefect_flow_run_id=str(this.id),
-        )
+    return open_run(
+        home=home,
+        file=None if going_on else config,
+        overrides=[] if going_on else overrides,
+        limit=limit or None,
+        max_time_s=parse_duration(max_time) if max_time else None,
+        resume=going_on,
+        prefect_flow_run_id=str(this.id),
+    )
 
 
 def _model_and_device(session: Session, console: RunConsole) -> tuple[Path, ModelFacts, DeviceFacts]:

@@ -1,29 +1,23 @@
-"""Addresses of pages, where the servers that show them are known."""
+"""Addresses of MLflow's pages, where the server that shows them is known."""
 
 import os
 
 
-def mlflow_run_url(run_id: str, *, experiment_id: str | None = None) -> str | None:
+def mlflow_run_url(run_id: str) -> str | None:
     """MLflow's page of a run; None where no server's address is known. The page finds the experiment by itself."""
-    base = _base("ASSAY_MLFLOW_UI") or _http(os.environ.get("MLFLOW_TRACKING_URI"))
-    return None if base is None else f"{base}/#/experiments/{experiment_id or 0}/runs/{run_id}"
+    base = _mlflow()
+    return None if base is None else f"{base}/#/runs/{run_id}"
 
 
-def mlflow_report_url(run_id: str, *, experiment_id: str | None = None) -> str | None:
+def mlflow_report_url(run_id: str) -> str | None:
     """The report as MLflow shows it among the run's artifacts."""
-    page = mlflow_run_url(run_id, experiment_id=experiment_id)
-    return None if page is None else f"{page}/artifacts/report.html"
+    base = _mlflow()
+    return None if base is None else f"{base}/#/experiments/0/runs/{run_id}/artifacts/report.html"
 
 
-def prefect_run_url(flow_run_id: str) -> str | None:
-    """Prefect's page of a flow run."""
-    base = _base("ASSAY_PREFECT_UI") or _http((os.environ.get("ASSAY_PREFECT_API_URL") or "").removesuffix("/api"))
-    return None if base is None else f"{base}/runs/flow-run/{flow_run_id}"
-
-
-def _base(variable: str) -> str | None:
-    return _http(os.environ.get(variable))
-
-
-def _http(url: str | None) -> str | None:
-    return url.rstrip("/") if url and url.startswith(("http://", "https://")) else None
+def _mlflow() -> str | None:
+    for variable in ("ASSAY_MLFLOW_UI", "MLFLOW_TRACKING_URI"):
+        url = os.environ.get(variable, "")
+        if url.startswith(("http://", "https://")):
+            return url.rstrip("/")
+    return None

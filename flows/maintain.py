@@ -13,6 +13,7 @@ from flows.form import Shown
 from flows.pileup import stand_for_the_others
 from flows.reconcile import close_what_crashed
 from flows.runtime import assay_home
+from schemas.errors import AssayError
 from tasks.record.step import try_artifact
 from tasks.record.tracking.sync import sync
 from warehouse.push import push
@@ -79,5 +80,8 @@ def _push(home: Path) -> list[dict[str, str]]:
     url = os.environ.get("ASSAY_PUSH")
     if not url:
         return []
-    pushed = push(home=home, url=url)
+    try:
+        pushed = push(home=home, url=url)
+    except AssayError as error:
+        return [{"what": f"copied to {url}", "result": f"not now: {error}"}]
     return [{"what": f"copied to {url}", "result": f"{pushed.uploaded} files, {pushed.uploaded_bytes / 1e6:,.1f} MB"}]

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ STOP_S = 45.0
 """What a run gets to stop its engine and to write how it ended."""
 GRACE_S = 5.0
 """What a worker or a server gets to end by itself."""
+DEPLOY_S = 120.0
 _RESTARTS, _WITHIN_S = 5, 600.0
 
 
@@ -109,7 +111,7 @@ def _up(home: Path, *, prefect_port: int, mlflow_port: int) -> int:
             wait_healthy(f"{mlflow_url}/health", mlflow.process)
             _wait_for_workers(found.prefect_api_url, parts)
         _write_state(home, found, parts)
-        _tidy_up(found.prefect_api_url)
+        _tidy_up(found.prefect_api_url, console)
         console.print(f"Prefect   {prefect_url}   launch: {prefect_url}/deployments")
         console.print(f"MLflow    {mlflow_url}")
         console.print(f"workers   {', '.join(POOLS)}; logs in {logs}")
@@ -138,8 +140,15 @@ def _write_state(home: Path, found: Up, parts: list[_Part]) -> None:
     write_up(home, found.model_copy(update={"processes": processes}))
 
 
-def _tidy_up(api: str) -> None:
-    """Launches the maintenance that closes what a crash before this start left open."""
+def _tidy_up(api: str, console: Console) -> None:
+    """Launches the maintenance that closes what a crash before this start left open; each hour it runs anyway."""
+    try:
+        _launch_maintenance(api)
+    except OSError as error:
+        console.print(f"[yellow]![/yellow] the maintenance after a start could not be launched: {error}")
+
+
+def _launch_maintenance(api: str) -> None:
     deployments = post_json(f"{api}/deployments/filter", {"flows": {"name": {"any_": ["maintain"]}}})
     for deployment in deployments[:1]:
         post_json(f"{api}/deployments/{deployment['id']}/create_flow_run", {"parameters": {"only": "after a crash"}})
@@ -253,14 +262,21 @@ def _deploy(environment: dict[str, str]) -> Iterator[str]:
     import would stay in this one."""
     command = [sys.executable, "-P", "-m", "flows.cli", "deploy"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    limit = threading.Timer(DEPLOY_S, process.kill)
+    limit.start()
     said: list[str] = []
-    with process:
+    try:
         for line in process.stdout or ():
             said.append(line)
             kind, _, name = line.strip().partition(" ")
             if kind == "pool":
                 yield name.strip()
-    if process.returncode != 0:
+        code = process.wait()
+    finally:
+        limit.cancel()
+        process.kill()
+        process.wait()
+    if code != 0:
         raise RunError(f"the deployments could not be registered:\n{''.join(said).strip()[-3000:]}")
 
 
@@ -274,7 +290,10 @@ def _wait_for_workers(api: str, parts: list[_Part]) -> None:
         if time.monotonic() > end:
             raise RunError(f"no worker for {', '.join(sorted(waiting))}; the logs are beside {parts[-1].log_path}")
         for pool in list(waiting):
-            workers = post_json(f"{api}/work_pools/{pool}/workers/filter", {})  # the pools are registered by now
+            try:
+                workers = post_json(f"{api}/work_pools/{pool}/workers/filter", {})  # the pools are registered by now
+            except OSError as error:
+                raise RunError(f"Prefect's server does not answer ({error}); its log is {parts[0].log_path}") from error
             if any(worker["status"] == "ONLINE" for worker in workers):
                 waiting.discard(pool)
         time.sleep(0.2)

@@ -86,12 +86,12 @@ def test_fill_the_form_and_see_it_finish(page: "playwright.Page", up: Up, tmp_pa
     assert (parameters["arms"], parameters["datasets"], parameters["limit"]) == ("free and guided", ["arithmetic"], 2)
 
     assert up.wait(flow_run, "Completed") == "Completed"
-    page.reload()
+    page.goto(f"{up.prefect}/runs/flow-run/{flow_run}")
     page.get_by_text("quickstart, free and guided, 2 a dataset").first.wait_for()
     page.get_by_text("Completed").first.wait_for()
     screenshot(page, "prefect-run", tmp_path)
     page.get_by_text("Artifacts", exact=True).first.click()
-    page.get_by_text("result", exact=False).first.wait_for()
+    page.get_by_text("where to look, what to ask").first.wait_for()
     screenshot(page, "prefect-artifacts", tmp_path)
     result = up.artifacts(flow_run, "result")[0]["id"]
     page.goto(f"{up.prefect}/artifacts/artifact/{result}")
