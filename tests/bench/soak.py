@@ -62,10 +62,20 @@ def main() -> None:
             readings, deployment = _soak(up, minutes=given.minutes)
             faults = _accounts(up, deployment) + _leaks(up, readings)
             pids = [process.pid for part in up.processes().values() for process in part]
-        left = [pid for pid in pids if psutil.pid_exists(pid)]
+        mine = str(home)
+        engines = [each.pid for each in psutil.process_iter() if _home_of(each) == mine]
+        left = [pid for pid in {*pids, *engines} if psutil.pid_exists(pid)]
         faults += [f"process {pid} is left after `assay down`" for pid in left]
     print("\n".join(faults) or "nothing was lost, nothing leaked")
     sys.exit(1 if faults else 0)
+
+
+def _home_of(process: psutil.Process) -> str | None:
+    """The ASSAY_HOME of a process, whoever its parent is."""
+    try:
+        return process.environ().get("ASSAY_HOME")
+    except psutil.Error:
+        return None
 
 
 def _soak(up: Up, *, minutes: float) -> tuple[list[Reading], str]:
@@ -126,6 +136,8 @@ def _accounts(up: Up, deployment: str) -> list[str]:
     due = [each for each in flow_runs if each["state_type"] != "SCHEDULED"]
     stored = {row["flow"]: row for row in rows(up.home, _RUNS)}
     tracked = _mlflow(up.home / "mlflow.db")
+    known = {row["run_id"] for row in stored.values()}
+    faults += [f"{run_id} is in MLflow and not in the warehouse" for run_id in tracked if run_id not in known]
     counts: dict[str, int] = {}
     for flow_run in due:
         state = flow_run["state_name"]
@@ -177,7 +189,12 @@ def _leaks(up: Up, readings: list[Reading]) -> list[str]:
         late = statistics.median(each.rss_mb[name] for each in readings[-quarter:])
         if late > early * GROWTH:
             faults.append(f"memory of {name}: {early:.0f} MB in the second quarter, {late:.0f} MB in the last")
-    for lock in up.home.rglob("lock"):
+    for lock in [
+        *up.home.rglob("lock"),
+        *up.home.rglob("_lock"),
+        *up.home.glob(".*.lock"),
+        *up.home.glob("mlflow.lock"),
+    ]:
         try:
             FileLock(lock).acquire(blocking=False)
         except Timeout:

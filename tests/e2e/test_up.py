@@ -2,6 +2,7 @@
 
 import json
 import queue
+import signal
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,8 +13,8 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
-from tests.e2e.command import ROOT, assay, rows
-from tests.up import SMALL, Refusal, Up
+from tests.e2e.command import ROOT, assay, rows, start
+from tests.up import SMALL, Refusal, Up, free_port
 
 pytestmark = pytest.mark.engine
 
@@ -83,11 +84,24 @@ def test_launched_to_the_end(up: Up) -> None:
     assert up.slots_in_use() == 0
 
 
-def test_the_command_uses_the_same_servers(up: Up) -> None:
+def test_the_command_uses_the_same_servers_and_waits_for_the_engine(up: Up) -> None:
+    launched = up.launch(datasets=["arithmetic"], arms="free", limit=30)
+    up.wait_progress(launched, above=-1)
+    assert up.slots_in_use() == 1
     done = assay("run", "quickstart", "--limit", "1", "--set", "datasets=[arithmetic]", "--json", home=up.home)
     assert done.code == 0, done.stderr
-    run = rows(up.home, f"SELECT prefect_flow_run_id AS id FROM runs WHERE run_id = '{done.json['run_id']}'")[0]
-    assert up.flow_run(run["id"])["state_name"] == "Completed"
+    assert "waits for gpu-" in done.stderr
+    assert up.wait(launched, "Completed") == "Completed"
+    found = rows(up.home, f"SELECT prefect_flow_run_id AS id FROM runs WHERE run_id = '{done.json['run_id']}'")[0]
+    assert up.flow_run(found["id"])["state_name"] == "Completed"
+    query = f"""
+        SELECT prefect_flow_run_id = '{launched}' AS launched, min(c.started_at) AS began, max(c.ended_at) AS ended
+        FROM cells AS c JOIN runs USING (run_id) WHERE prefect_flow_run_id IN ('{launched}', '{found["id"]}')
+        GROUP BY ALL ORDER BY launched
+    """
+    engines = rows(up.home, query)
+    assert engines[1]["ended"] < engines[0]["began"], "two engines at once"
+    assert up.slots_in_use() == 0
 
 
 def test_cancelled_from_the_page_then_retried(up: Up) -> None:
@@ -236,6 +250,8 @@ def test_a_webhook_hears_of_a_failed_run(up: Up, tmp_path: Path) -> None:
         up.wait(flow_run, "Failed")
         body = heard.get(timeout=60)
         listener.shutdown()
+    page = up.artifacts(flow_run, "what-to-do")[0]["data"]
+    assert "max_model_len" in page and f"assay run --resume {body['run_id']}" in page
     assert body["text"].startswith("assay: quickstart failed")
     assert body["resume"] == f"assay run --resume {body['run_id']}"
 
@@ -251,6 +267,22 @@ def test_up_twice_is_refused(up: Up, tmp_path: Path) -> None:
     assert done.code == 2
     assert "up already" in done.stderr
     assert "assay down" in done.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_all(home: Path) -> None:
+    ports = ("--prefect-port", str(free_port()), "--mlflow-port", str(free_port()))
+    process = start("up", *ports, home=home)
+    end = time.monotonic() + 120
+    while not (home / "up.json").exists() and time.monotonic() < end:
+        time.sleep(0.5)
+    below = psutil.Process(process.pid).children(recursive=True)
+    assert len(below) >= 8
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 0
+    _, alive = psutil.wait_procs(below, timeout=5)
+    assert not alive
+    assert not (home / "up.json").exists()
 
 
 def test_down_when_nothing_is_up(home: Path) -> None:
