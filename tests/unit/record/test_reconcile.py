@@ -62,11 +62,13 @@ def test_an_orphan_is_crashed_here_and_killed_in_mlflow(empty_home: Path) -> Non
         started_at=row["started_at"],
         ended_at=row["ended_at"],
         prefect_flow_run_id="flow-1",
+        mlflow_run_id=row["mlflow_run_id"],
         tracking=None,
     )
     assert row["status"] == "crashed" and f"assay run --resume {session.run.run_id}" in row["error"]
     assert abs((row["ended_at"] - last).total_seconds()) < 0.01
     parent, *_ = assert_whole(Stored(empty_home / "mlflow.db"), session.run.run_id, status="KILLED")
+    assert parent["id"] == closed.mlflow_run_id
     assert parent["end"] == int(row["ended_at"].timestamp() * 1000) and parent["tags"]["assay.status"] == "crashed"
     assert f"assay run --resume {session.run.run_id}" in parent["tags"]["mlflow.note.content"]
     assert close_orphans(empty_home) == []
@@ -134,6 +136,17 @@ def test_mlflow_down_waits_in_the_spool(empty_home: Path, monkeypatch: pytest.Mo
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert sync.sync(empty_home).remaining == {}
     assert_whole(Stored(empty_home / "mlflow.db"), session.run.run_id, status="KILLED")
+
+
+def test_the_mlflow_run_is_named_if_there_is_one(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orphan(empty_home, tracked=False)
+    (closed,) = close_orphans(empty_home)
+    parent, *_ = Stored(empty_home / "mlflow.db").runs(closed.run_id)
+    assert closed.mlflow_run_id == parent["id"]
+    orphan(empty_home, tracked=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    (closed,) = close_orphans(empty_home)
+    assert closed.mlflow_run_id is None and closed.tracking is not None
 
 
 def test_a_crashed_run_goes_on(empty_home: Path) -> None:

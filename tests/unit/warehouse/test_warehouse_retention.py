@@ -85,7 +85,7 @@ def test_size_takes_the_oldest_until_the_rest_fits(home: Path) -> None:
         (lambda home: add(home, "x", days=99, status="running"), "it is running"),
         (lambda home: (add(home, "x", days=99), compare(home, "fresh", "x")), "it is the baseline of fresh"),
         (
-            lambda home: (add(home, "x", days=99), (home / "spool" / "mlflow" / "x").mkdir(parents=True)),
+            lambda home: (add(home, "x", days=99), wait_for_mlflow(home, "x")),
             "MLflow has not got it yet",
         ),
     ],
