@@ -31,7 +31,7 @@ up: model ## the Prefect and MLflow servers and the workers, until Ctrl-C
 	@$(BIN)/assay up $(ARGS)
 
 test: setup-dev ## the tests that take seconds (ARGS="-k plan")
-	@$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m tests.halves $(ARGS)
 
 test-ui: setup-dev ## only the tests that look at pages in a real Chromium
 	@$(BIN)/python -m pytest -m ui $(ARGS)

@@ -25,10 +25,10 @@ SMALL_MODEL = NamedModel(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n 2 --dist loadgroup`: what starts engines stays in one process, and all else goes beside it."""
+    """Whatever lies in tests/e2e starts engines or servers."""
     for item in items:
-        engine = item.get_closest_marker("engine") is not None or item.path.parent.name == "e2e"
-        item.add_marker(pytest.mark.xdist_group("engine" if engine else "rest"))
+        if item.path.parent.name == "e2e":
+            item.add_marker(pytest.mark.engine)
 
 
 @pytest.fixture(scope="session")
