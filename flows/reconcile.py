@@ -15,7 +15,7 @@ def close_what_crashed(home: Path) -> list[ClosedRun]:
             name=run.name,
             status="crashed",
             error="the process of the run ended without a word",
-            mlflow_run_id=None,
+            mlflow_run_id=run.mlflow_run_id,
             prefect_flow_run_id=run.prefect_flow_run_id,
         )
     return closed

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from schemas.errors import AssayError
 from warehouse import scan
 from warehouse.parts import (
     COMPACTED_PREFIX,
@@ -32,6 +33,7 @@ from warehouse.parts import (
 )
 from warehouse.schema import TABLES, Table
 from warehouse.schema.table import literal
+from warehouse.sql_errors import first_line
 from warehouse.stream import Sink, batches
 
 LAST_OF = "requests"
@@ -45,7 +47,7 @@ def compact_run(*, home: Path, run_id: str) -> list[str]:
 
     Of each key only the highest revision is kept; the last attempts of requests go to one file, earlier ones to
     another. May be killed at any moment, may run while parts are written and read, and more than once at a time.
-    Raises AssayError for a file that this assay cannot read.
+    Raises AssayError for a file that this assay cannot read, OSError where the disk is full.
     """
     return [name for name in stored_tables() if _compact(home=home, table=TABLES[name], run_id=run_id)]
 
@@ -129,12 +131,16 @@ class _Outdone:
 
 
 def _outdone(*, table: Table, files: RunFiles) -> _Outdone:
-    query = scan.outdone(table=table, paths=files.paths, last_of="attempt" if table.name == LAST_OF else None)
-    settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": _MEMORY, "threads": 2}
-    with TemporaryDirectory(prefix="assay-compact-") as spill, duckdb.connect(config=settings) as connection:
-        connection.execute(f"SET temp_directory = {literal(spill)}")
-        connection.execute("SET TimeZone = 'UTC'")
-        found = connection.sql(query).to_arrow_table()
+    try:
+        found = _found(
+            scan.outdone(table=table, paths=files.paths, last_of="attempt" if table.name == LAST_OF else None)
+        )
+    except duckdb.Error as error:
+        which = files.paths[0] if len(files.paths) == 1 else files.folder
+        raise AssayError(
+            f"{which}: cannot be compacted: {first_line(error)} (nothing is changed; make room if a disk is full, move"
+            " a broken file away: the other rows stay)"
+        ) from error
     file = found["file_index"].to_numpy().astype(np.int64)
     place = found["file_row_number"].to_numpy().astype(np.int64)
     earlier = found["earlier"].to_numpy().astype(bool)
@@ -145,6 +151,14 @@ def _outdone(*, table: Table, files: RunFiles) -> _Outdone:
     return _Outdone(
         lost=[place[part][~earlier[part]] for part in parts], earlier=[place[part][earlier[part]] for part in parts]
     )
+
+
+def _found(query: str) -> pa.Table:
+    settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": _MEMORY, "threads": 2}
+    with TemporaryDirectory(prefix="assay-compact-") as spill, duckdb.connect(config=settings) as connection:
+        connection.execute(f"SET temp_directory = {literal(spill)}")
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection.sql(query).to_arrow_table()
 
 
 def _marks(*, places: _Places, at: int, rows: int) -> pa.Array | None:

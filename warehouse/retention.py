@@ -61,11 +61,6 @@ class PrunePlan:
         """What their going frees."""
         return sum(fate.bytes for fate in self.going)
 
-    @property
-    def bytes_kept(self) -> int:
-        """What the others take."""
-        return sum(fate.bytes for fate in self.fates if not fate.goes)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
@@ -179,7 +174,7 @@ def _protected(*, home: Path, row: Mapping[str, Any], policy: Policy) -> str | N
         return "it is being resumed"
     if BASELINE_TAG in tags and str(tags[BASELINE_TAG]).strip().lower() != "false":
         return f"it is a baseline (tag baseline={tags[BASELINE_TAG]})"
-    if (home / "spool" / "mlflow" / run_id).exists():
+    if (home / "spool" / "mlflow" / run_id / "publication.json").exists():
         return "MLflow has not got it yet (`assay sync`)"
     for name, value in policy.keep_tags.items():
         if name in tags and value in (None, tags[name]):

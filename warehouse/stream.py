@@ -59,9 +59,11 @@ class Sink:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._pool.shutdown(wait=True)
-        if self._writer is not None:
-            self._writer.close()
-        self._temporary.unlink(missing_ok=True)
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:  # on a full disk closing fails too, and the half-written file is what takes the room
+            self._temporary.unlink(missing_ok=True)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Takes rows in. Raises OSError where the disk is full."""

@@ -24,13 +24,15 @@ _CLOSING_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedRun:
-    """An orphan as it was closed. tracking: None if MLflow has it as KILLED, else why that waits."""
+    """An orphan as it was closed. mlflow_run_id: None if MLflow never had it; tracking: None if MLflow has it as
+    KILLED, else why that waits."""
 
     run_id: str
     name: str
     started_at: datetime.datetime
     ended_at: datetime.datetime
     prefect_flow_run_id: str | None
+    mlflow_run_id: str | None
     tracking: str | None
 
 
@@ -59,6 +61,8 @@ def close_orphans(home: Path, *, host: str | None = None) -> list[ClosedRun]:
             started_at=row["started_at"],
             ended_at=row["ended_at"],
             prefect_flow_run_id=row["prefect_flow_run_id"],
+            # One that MLflow took only now has its id beside it; the row here is as it was before.
+            mlflow_run_id=row["mlflow_run_id"] or mlflow_run.known_id(home / "runs" / row["run_id"]),
             tracking=row["tracking"] or waits.get(row["run_id"]),
         )
         for row in closed

@@ -14,9 +14,12 @@ from tasks.record.tracking.build import PREFECT_PAGE, STATUS
 from tasks.session import Session
 from warehouse.build import ensure_fresh
 from warehouse.parquet import compact_run, remove_superseded
+from warehouse.parts import run_ids
 
 KEEP_SUPERSEDED_S = 3600.0
 """A reader that opened the database before a compaction still reads the old files for so long."""
+_FEW_RUNS = 200
+"""Looking through more runs takes seconds at each run's end: then it is left to the hourly maintenance, or `vacuum`."""
 MLFLOW_STATUS = STATUS
 _PREFECT_SERVERS = ("PREFECT_UI_URL", "ASSAY_PREFECT_UI", "ASSAY_PREFECT_API_URL")
 _LAST = 2
@@ -57,8 +60,10 @@ def end(
 ) -> list[str]:
     """Writes the run's last row, joins its parts and rebuilds the database file; gives what went wrong with the rest.
 
-    The row is what counts: a broken file of another run must not take this one down at its end. What MLflow is to know
-    of the end goes into the spool at once, so that it gets there even if this process does not get any further."""
+    The row is what counts, and it alone raises (OSError where the disk is full): neither a broken file nor a disk that
+    fills up afterwards takes a run down at its end. What MLflow is to know of the end goes into the spool at once, so
+    that it gets there even if this process does not get any further. What compaction replaced stays
+    for a while, for readers."""
     run = session.run
     row = run_row(
         run,
@@ -77,10 +82,11 @@ def end(
         problems.append(str(problem))
     try:
         compact_run(home=run.home, run_id=run.run_id)
-        remove_superseded(run.home, KEEP_SUPERSEDED_S)
+        if len(run_ids(home=run.home, table="runs")) <= _FEW_RUNS:
+            remove_superseded(run.home, KEEP_SUPERSEDED_S)
         ensure_fresh(run.home)
-    except AssayError as problem:
-        problems.append(f"the warehouse could not be tidied up: {problem}")
+    except (AssayError, OSError) as problem:
+        problems.append(f"the warehouse could not be tidied up: {problem}; `assay vacuum` does it later")
     return problems
 
 

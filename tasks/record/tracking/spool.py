@@ -1,8 +1,11 @@
-"""What MLflow has not got yet: one document a run under ASSAY_HOME/spool/mlflow, gone once it is all there."""
+"""What MLflow has not got yet: one document a run under ASSAY_HOME/spool/mlflow, gone once it is all there.
+
+Everything here is written and removed under one lock, so that a temporary file that whoever holds it finds is one that
+a killed process left.
+"""
 
 import hashlib
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from tasks.record.tracking.errors import TrackingError
 from tasks.record.tracking.publication import VERSION, Publication
 
 _DOCUMENT = "publication.json"
+_TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,21 +29,24 @@ class Spooled:
 
 def keep(home: Path, publication: Publication) -> None:
     """Puts a run's document into the spool, in place of an earlier one; durable when this returns. Raises OSError."""
-    folder = _folder(home) / publication.run_id
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{_DOCUMENT}.{os.getpid()}-{secrets.token_hex(4)}"
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(publication.model_dump_json(indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        with _lock(home):
+    spool = _folder(home)
+    spool.mkdir(parents=True, exist_ok=True)
+    folder = spool / publication.run_id
+    temporary = spool / f"{publication.run_id}{_TEMPORARY}"
+    with _lock(home):
+        for stale in spool.glob(f"*{_TEMPORARY}"):
+            stale.unlink(missing_ok=True)
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(publication.model_dump_json(indent=1))
+                file.flush()
+                os.fsync(file.fileno())
             folder.mkdir(exist_ok=True)
             temporary.replace(folder / _DOCUMENT)
-    finally:
-        temporary.unlink(missing_ok=True)
-    for each in (folder, folder.parent):
-        _sync(each)
+        finally:
+            temporary.unlink(missing_ok=True)
+        for each in (folder, spool):
+            _sync(each)
 
 
 def read(home: Path, run_id: str) -> Spooled | None:
@@ -68,8 +75,7 @@ def done(home: Path, run_id: str, spooled: Spooled) -> None:
             return
         if hashlib.sha256(content).hexdigest() == spooled.seal:
             (folder / _DOCUMENT).unlink()
-    if not any(folder.glob(f".{_DOCUMENT}*")):
-        _remove_empty(folder)
+            _remove_empty(folder)
 
 
 def waiting(home: Path) -> list[str]:
@@ -88,15 +94,12 @@ def _lock(home: Path) -> FileLock:
 def _remove_empty(folder: Path) -> None:
     try:
         folder.rmdir()
-    except OSError:  # another document is on its way into it
+    except OSError:  # something lies in it that is not ours
         return
 
 
 def _sync(folder: Path) -> None:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:  # MLflow had it already, and the folder went
-        return
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -77,6 +77,13 @@ def test_size_takes_the_oldest_until_the_rest_fits(home: Path) -> None:
     assert going(home, Policy(older_than_s=9.5 * DAY, max_bytes=3_100_000)) == ["r0"]
 
 
+def wait_for_mlflow(home: Path, run_id: str) -> None:
+    """As a run that could not be published leaves it."""
+    folder = home / "spool" / "mlflow" / run_id
+    folder.mkdir(parents=True)
+    (folder / "publication.json").write_text("{}")
+
+
 @pytest.mark.parametrize(
     ("protect", "words"),
     [
