@@ -127,8 +127,10 @@ def _links(mlflow_run_id: str | None) -> None:
         return
     run_url, report_url = mlflow_run_url(mlflow_run_id), mlflow_report_url(mlflow_run_id)
     if run_url is not None and report_url is not None:
-        create_link_artifact(link=run_url, link_text="the run in MLflow", key="mlflow")
-        create_link_artifact(link=report_url, link_text="the report", key="report")
+        create_link_artifact(link=run_url, link_text="the run in MLflow", key="mlflow", description="compare it there")
+        create_link_artifact(
+            link=report_url, link_text="the report", key="report", description="the whole report, in MLflow"
+        )
 
 
 def _summary(run: RunContext, result: RunResult) -> str:
