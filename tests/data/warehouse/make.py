@@ -93,7 +93,7 @@ def _rows(*, source: Path, table: str, run_id: str, kept: set[str]) -> Iterator[
 def _nowhere(value: Any) -> Any:
     """The value without the folders of the machine that made it."""
     if isinstance(value, str):
-        return _PLACES.sub("/home/user/assay/", value)
+        return _PLACES.sub("/srv/user/assay/", value)
     if isinstance(value, dict):
         return {key: _nowhere(item) for key, item in value.items()}
     if isinstance(value, list):
