@@ -305,7 +305,8 @@ def _whatever_happens(session: Session, warnings: list[str]) -> Iterator[None]:
         announce(session.run, status=status, error=reason, mlflow_run_id=mlflow_run_id)
         if not cancelled:  # a run that is being stopped has seconds; its page says that it was cancelled
             with pages.pages_may_fail(warnings):
-                pages.write_failure(session.run, reason=reason, mlflow_run_id=mlflow_run_id)
+                resumable = not isinstance(error, ConfigError)
+                pages.write_failure(session.run, reason=reason, mlflow_run_id=mlflow_run_id, resumable=resumable)
         raise
 
 

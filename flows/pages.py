@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -104,10 +104,13 @@ def write_result(run: RunContext, result: RunResult, scored: ScoredSummary) -> N
         write_failure(run, reason=str(result.error), mlflow_run_id=result.mlflow_run_id)
 
 
-def write_failure(run: RunContext, *, reason: str, mlflow_run_id: str | None, advice: Sequence[str] = ()) -> None:
-    """The page that says what went wrong, and what to do."""
+def write_failure(run: RunContext, *, reason: str, mlflow_run_id: str | None, resumable: bool = True) -> None:
+    """The page that says what went wrong, and what to do. resumable: whether to go on could end better."""
     log = _tail(run.engine_log)
-    steps = [*advice, f"`assay run --resume {run.run_id}` goes on with it; **Retry** on this page does the same."]
+    if resumable:
+        steps = [f"`assay run --resume {run.run_id}` goes on with it; **Retry** on this page does the same."]
+    else:
+        steps = ["Change what the message names, and launch again: to go on with this run would end in the same way."]
     parts = [
         f"# {run.experiment.name} did not finish",
         f"```\n{reason.replace('```', '` ` `')}\n```",
