@@ -62,8 +62,8 @@ def end(
 
     The row is what counts, and it alone raises (OSError where the disk is full): neither a broken file nor a disk that
     fills up afterwards takes a run down at its end. What MLflow is to know of the end goes into the spool at once, so
-    that it gets there even if this process does not get any further. What compaction replaced stays
-    for a while, for readers."""
+    that it gets there even if this process does not get any further. What compaction replaced stays for a while, for
+    readers."""
     run = session.run
     row = run_row(
         run,
