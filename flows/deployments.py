@@ -17,12 +17,9 @@ from ruamel.yaml import YAML
 
 from flows.automations import install
 from flows.engine_slot import ensure_slot, slot_name
+from flows.pools import POOLS
 from schemas.errors import ConfigError, RunError
 
-POOLS = {
-    "gpu": (1, "Experiments: one at a time, since each takes the whole engine."),
-    "cpu": (None, "What needs no engine: maintenance, comparing."),
-}
 MAINTAIN = "maintain/hourly"
 
 
@@ -47,7 +44,7 @@ def register(*, file: Path) -> Iterator[str]:
 
 
 def _pool(client: SyncPrefectClient, name: str) -> str:
-    limit, description = POOLS[name]
+    pool = POOLS[name]
     try:
         client.read_work_pool(name)  # one that is there is the user's: its limit may have been changed
     except ObjectNotFound:
@@ -55,8 +52,8 @@ def _pool(client: SyncPrefectClient, name: str) -> str:
             WorkPoolCreate(
                 name=name,
                 type="process",
-                description=description,
-                concurrency_limit=limit,
+                description=pool.description,
+                concurrency_limit=pool.at_once,
                 base_job_template=ProcessWorker.get_default_base_job_template(),
             )
         )

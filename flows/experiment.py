@@ -168,12 +168,15 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
 
 def _before_it_begins() -> list[str]:
     """What other runs left: those that crashed are closed, those that piled up are stood for. Gives what to say."""
+    said = []
     try:
-        close_what_crashed(assay_home())
+        close_what_crashed(assay_home(), own=this_flow_run().id)
     except (AssayError, OSError) as error:
-        return [f"runs that crashed could not be closed: {error}"]
+        said.append(f"runs that crashed could not be closed: {error}")
     others = stand_for_the_others(this_flow_run())
-    return [f"{others} scheduled runs were due while no worker was free; this run stands for them"] if others else []
+    if others:
+        said.append(f"{others} scheduled runs were due while no worker was free; this run stands for them")
+    return said
 
 
 def _open(*, config: str, overrides: list[str], limit: int, max_time: str, resume: str) -> RunContext:

@@ -99,7 +99,7 @@ def prefect_server(home: Path) -> Iterator[PrefectApi]:
     with this process however it ends.
 
     Starting takes seconds: what is done inside the `with` before `wait` is free."""
-    up = running_up(home)
+    up = running_up(home, starting=True)
     if up is not None:
         for name, value in up.environment().items():
             os.environ.setdefault(name, value)

@@ -29,6 +29,8 @@ SERVER_SETTINGS = {
     # A slot whose holder is gone must come free though the server was restarted in between.
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+    # Flow runs that ended 90 days ago go, with their logs and artifacts; the warehouse and MLflow keep theirs.
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
 }
 FLOW_SETTINGS = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
 """The shortest that Prefect takes: the sooner a run that died silently is found."""
@@ -40,8 +42,9 @@ class Up(BaseModel):
     pid: int
     prefect_url: str
     mlflow_url: str
-    processes: dict[str, int]
-    """By name, the process that leads each part."""
+    processes: dict[str, int] = {}
+    """By name, the process that leads each part; known once it is ready."""
+    ready: bool = False
 
     @property
     def prefect_api_url(self) -> str:
@@ -145,7 +148,7 @@ def up_lock(home: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=1)  # other commands hold it for a moment, to see whether it is held
     except Timeout as error:
-        up = running_up(home)
+        up = running_up(home, starting=True)
         where = "" if up is None else f", at {up.prefect_url} and {up.mlflow_url}"
         raise ConfigError.one(f"assay is up already{where}", suggestion="`assay down` stops it") from error
     try:
@@ -163,10 +166,10 @@ def write_up(home: Path, up: Up) -> None:
     temporary.replace(home / _STATE)
 
 
-def running_up(home: Path) -> Up | None:
-    """What a live `assay up` over this ASSAY_HOME says of itself; None where there is none.
+def running_up(home: Path, *, starting: bool = False) -> Up | None:
+    """What a live `assay up` over this ASSAY_HOME says of itself; None where there is none that is ready.
 
-    The lock tells a live one from a file that a killed one left."""
+    starting: one that is not ready yet counts too. The lock tells a live one from a file that a killed one left."""
     try:
         up = Up.model_validate_json((home / _STATE).read_bytes())
     except FileNotFoundError:
@@ -175,6 +178,6 @@ def running_up(home: Path) -> Up | None:
     try:
         lock.acquire(timeout=0.1, poll_interval=0.02)  # not at once: another command may be looking just now
     except Timeout:
-        return up
+        return up if up.ready or starting else None
     lock.release()
     return None

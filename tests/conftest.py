@@ -1,9 +1,12 @@
 """What tests share: the small model, one real engine, a home of their own."""
 
+import importlib
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +64,15 @@ def up(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Iterator[Up
     with_model(folder, model_dir)
     with running(folder) as up:
         yield up
+
+
+@pytest.fixture(scope="session")
+def rows() -> Iterator[Any]:
+    """The made-up run that the report's tests use, as a module."""
+    folder = str(ROOT / "tests" / "unit" / "report")
+    sys.path.insert(0, folder)
+    yield importlib.import_module("report_rows")
+    sys.path.remove(folder)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tasks.engine.process import SupervisedProcess
 def serve(*, mlflow_port: int, prefect_port: int) -> int:
     """Serves both on the loopback interface until Ctrl-C; the servers end with this process. Gives the exit code."""
     home = assay_home()
-    up = running_up(home)
+    up = running_up(home, starting=True)
     if up is not None:
         raise ConfigError.one(f"they are served already, by `assay up`: {up.prefect_url} and {up.mlflow_url}")
     check_port(mlflow_port, option="--mlflow-port")

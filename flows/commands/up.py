@@ -1,6 +1,7 @@
 """`assay up` and `assay down`: the servers and workers of this machine, started together and stopped together."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import psutil
 from rich.console import Console
 
 from flows.commands.output import print_json
+from flows.pools import POOLS
 from flows.runtime import assay_home, prepare_environment
 from flows.servers import (
     HOST,
@@ -34,13 +36,14 @@ from flows.signals import Terminated
 from schemas.errors import RunError
 from tasks.engine.process import SupervisedProcess
 
-POOLS = ("gpu", "cpu")
 WORKERS_READY_S = 60.0
 STOP_S = 45.0
 """What a run gets to stop its engine and to write how it ended."""
 GRACE_S = 5.0
 """What a worker or a server gets to end by itself."""
 DEPLOY_S = 120.0
+MAX_LOG_BYTES = 32 << 20
+"""A worker's log takes what every run prints, for months."""
 _RESTARTS, _WITHIN_S = 5, 600.0
 
 
@@ -74,7 +77,7 @@ class _Part:
 def up(*, prefect_port: int, mlflow_port: int, detach: bool) -> int:
     """Starts everything, waits until it is healthy, and keeps it running until Ctrl-C, SIGTERM or `assay down`."""
     home = assay_home()
-    if running_up(home) is None:  # else the lock says better what is wrong
+    if running_up(home, starting=True) is None:  # else the lock says better what is wrong
         check_port(prefect_port, option="--prefect-port")
         check_port(mlflow_port, option="--mlflow-port")
     if detach:
@@ -89,7 +92,8 @@ def _up(home: Path, *, prefect_port: int, mlflow_port: int) -> int:
     prefect_url, mlflow_url = f"http://{HOST}:{prefect_port}", f"http://{HOST}:{mlflow_port}"
     started = time.monotonic()
     logs = home / "logs"
-    found = Up(pid=os.getpid(), prefect_url=prefect_url, mlflow_url=mlflow_url, processes={})
+    found = Up(pid=os.getpid(), prefect_url=prefect_url, mlflow_url=mlflow_url)
+    write_up(home, found)
     parts: list[_Part] = []
     try:
         prefect = _Part(
@@ -119,6 +123,7 @@ def _up(home: Path, *, prefect_port: int, mlflow_port: int) -> int:
         while True:
             time.sleep(0.5)
             _start_again(home, found, parts, console)
+            _bound_logs(parts)
     except (KeyboardInterrupt, Terminated):
         return 0
     finally:
@@ -137,7 +142,7 @@ def _start_again(home: Path, found: Up, parts: list[_Part], console: Console) ->
 
 def _write_state(home: Path, found: Up, parts: list[_Part]) -> None:
     processes = {part.name: part.process.pid for part in parts}
-    write_up(home, found.model_copy(update={"processes": processes}))
+    write_up(home, found.model_copy(update={"processes": processes, "ready": True}))
 
 
 def _tidy_up(api: str, console: Console) -> None:
@@ -199,7 +204,7 @@ def down() -> int:
     """Stops what `assay up` runs, and waits for it."""
     home = assay_home()
     console = Console(stderr=True, highlight=False)
-    found = running_up(home)
+    found = running_up(home, starting=True)
     if found is None:
         console.print("nothing is up")
         return 0
@@ -297,6 +302,14 @@ def _wait_for_workers(api: str, parts: list[_Part]) -> None:
             if any(worker["status"] == "ONLINE" for worker in workers):
                 waiting.discard(pool)
         time.sleep(0.2)
+
+
+def _bound_logs(parts: list[_Part]) -> None:
+    """Begins a long log anew and keeps the old one beside it. The program goes on writing to the same file."""
+    for part in parts:
+        if part.log_path.stat().st_size > MAX_LOG_BYTES:
+            shutil.copyfile(part.log_path, part.log_path.with_suffix(".log.1"))
+            os.truncate(part.log_path, 0)
 
 
 def _keep_last_log(path: Path) -> None:

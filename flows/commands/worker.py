@@ -6,12 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from flows.pools import POOLS
 from flows.runtime import assay_home, prepare_environment
 from flows.servers import FLOW_SETTINGS, named_here, running_up
 from schemas.errors import ConfigError
-
-POOL_LIMITS = {"gpu": 1, "cpu": 2}
-"""Runs that one worker starts at once."""
 
 
 def named_prefect_api(home: Path) -> str:
@@ -33,8 +31,8 @@ def work(*, pool: str) -> None:
     """Becomes Prefect's worker for the pool; returns only by an error.
 
     The process is replaced, so that a service manager's signals reach the worker itself."""
-    if pool not in POOL_LIMITS:
-        raise ConfigError.one(f"there is no pool {pool!r}", key="POOL", suggestion=" or ".join(POOL_LIMITS))
+    if pool not in POOLS:
+        raise ConfigError.one(f"there is no pool {pool!r}", key="POOL", suggestion=" or ".join(POOLS))
     home = assay_home()
     api = named_prefect_api(home)
     prepare_environment(home)
@@ -42,9 +40,8 @@ def work(*, pool: str) -> None:
     os.environ["PREFECT_API_URL"] = api
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "INFO"
     command = [sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", pool, "--type", "process"]
-    command += ["--name", named_here(pool), "--limit", str(POOL_LIMITS[pool])]
-    # Pools are registered with their limits; a worker that makes one would make it without.
-    command += ["--no-create-pool-if-not-found"]
+    command += ["--name", named_here(pool), "--limit", str(POOLS[pool].each_worker)]
+    command += ["--no-create-pool-if-not-found"]  # it would make the pool without its limit
     os.execv(sys.executable, command)  # noqa: S606 - the command is a list of ours
 
 

@@ -1,11 +1,8 @@
 """The report in a real browser, with nothing but the browser: hostile text stays text, foreign code does not run."""
 
-import importlib
 import re
-import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,9 +11,8 @@ import pytest
 
 from tasks.report.build import write_report
 from tasks.report.data import from_tables
+from tests.browser import executable
 
-_ROWS = Path(__file__).parents[1] / "unit" / "report"
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-extensions",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
@@ -37,19 +33,9 @@ def _attributes(document: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def rows() -> Iterator[Any]:
-    """The made-up run that the report's own tests use."""
-    sys.path.insert(0, str(_ROWS))
-    yield importlib.import_module("report_rows")
-    sys.path.remove(str(_ROWS))
-
-
-@pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str, list[str]]]:
     """Opens a page in headless Chromium; gives the document after loading, and what the browser's console said."""
-    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if browser is None:
-        pytest.skip("no Chromium or Chrome on this machine")
+    browser = executable()
 
     def open_page(path: Path) -> tuple[str, list[str]]:
         profile = tmp_path_factory.mktemp("browser")

@@ -275,7 +275,7 @@ def test_ctrl_c_stops_all(home: Path) -> None:
     ports = ("--prefect-port", str(free_port()), "--mlflow-port", str(free_port()))
     process = start("up", *ports, home=home)
     end = time.monotonic() + 120
-    while not (home / "up.json").exists() and time.monotonic() < end:
+    while assay("up", "--status", home=home).code != 0 and time.monotonic() < end:
         time.sleep(0.5)
     below = psutil.Process(process.pid).children(recursive=True)
     assert len(below) >= 8

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -88,6 +89,9 @@ def test_kill_9_of_the_flow_then_resume_equals_an_uninterrupted_run(work: Path, 
     assert f"{len(kept)} from before" in resumed.stderr
     assert rows(home, "SELECT max(attempt) AS n FROM requests")[0]["n"] == 0  # nothing was asked twice
     assert rows(home, "SELECT status, count(*) AS n FROM runs GROUP BY ALL") == [{"status": "finished", "n": 1}]
+    with sqlite3.connect(home / "prefect" / "prefect.db") as store:
+        states = [row[0] for row in store.execute("SELECT state_type FROM flow_run ORDER BY start_time")]
+    assert states == ["CRASHED", "COMPLETED"]  # the first had its server killed with it: the second says so for it
     rates = rows(home, "SELECT value FROM metrics WHERE name LIKE 'timing.%tokens_per_s'")
     assert [row["value"] for row in rates] == [None, None]  # the pause between the sessions is no time of the engine
 

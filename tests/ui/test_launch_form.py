@@ -1,53 +1,23 @@
 """Launching from Prefect's own pages, as a person does: open the form, fill it, see the run finish, open its pages."""
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.browser import screenshot
 from tests.up import Up
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make setup-dev)")
+Locator, Page = playwright.Locator, playwright.Page
 pytestmark = [pytest.mark.ui, pytest.mark.engine]
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-SLOW_MS = 60_000
 
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["playwright.Browser"]:
-    executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if executable is None:
-        pytest.skip("no chromium is installed")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: "playwright.Browser") -> Iterator["playwright.Page"]:
-    page = browser.new_page(viewport={"width": 1300, "height": 1700})
-    page.set_default_timeout(SLOW_MS)
-    yield page
-    page.close()
-
-
-def screenshot(page: "playwright.Page", name: str, folder: Path) -> None:
-    kept = Path(os.environ.get("ASSAY_SCREENSHOTS") or folder)
-    kept.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=kept / f"{name}.png")
-
-
-def field(page: "playwright.Page", name: str) -> "playwright.Locator":
+def field(page: Page, name: str) -> Locator:
     """The block of one parameter: its label, description and input."""
     return page.locator(".schema-form-property").filter(has=page.get_by_text(f"{name} (Optional)", exact=True))
 
 
-def choose(page: "playwright.Page", name: str, option: str) -> None:
+def choose(page: Page, name: str, option: str) -> None:
     """Opens the select of a field, by the keyboard, and clicks an option in it."""
     field(page, name).locator(".p-select-button__control").focus()
     page.keyboard.press("ArrowDown")
@@ -55,7 +25,7 @@ def choose(page: "playwright.Page", name: str, option: str) -> None:
     page.keyboard.press("Escape")
 
 
-def test_fill_the_form_and_see_it_finish(page: "playwright.Page", up: Up, tmp_path: Path) -> None:
+def test_fill_the_form_and_see_it_finish(page: Page, up: Up, tmp_path: Path) -> None:
     deployment = up.deployment("experiment/quickstart")["id"]
     page.goto(f"{up.prefect}/deployments/deployment/{deployment}/run")
     page.get_by_text("config (Optional)").wait_for()
@@ -99,7 +69,7 @@ def test_fill_the_form_and_see_it_finish(page: "playwright.Page", up: Up, tmp_pa
     screenshot(page, "prefect-result", tmp_path)
 
 
-def test_a_bad_value_is_said_in_the_form(page: "playwright.Page", up: Up, tmp_path: Path) -> None:
+def test_a_bad_value_is_said_in_the_form(page: Page, up: Up, tmp_path: Path) -> None:
     deployment = up.deployment("experiment/quickstart")["id"]
     before = len(up.post("/flow_runs/filter", {}))
     page.goto(f"{up.prefect}/deployments/deployment/{deployment}/run")

@@ -1,34 +1,18 @@
 """MLflow's own pages in a real browser: does a person find there what is needed to choose between two runs?"""
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from tests.browser import screenshot
 from tests.mlflow_parts import MlflowServer, Stored, whole_run
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make setup-dev)")
+Page = playwright.Page
 pytestmark = pytest.mark.ui
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-PAGE_MS = 60_000
-"""MLflow's pages are megabytes of JavaScript, and poll: wait for what they show, not for silence."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["playwright.Browser"]:
-    executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if executable is None:
-        pytest.skip("no chromium is installed")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -51,22 +35,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MlflowSer
         server.kill()
 
 
-@pytest.fixture
-def page(browser: "playwright.Browser") -> Iterator["playwright.Page"]:
-    page = browser.new_page(viewport={"width": 1500, "height": 1500})
-    page.set_default_timeout(PAGE_MS)
-    yield page
-    page.close()
-
-
-def screenshot(page: "playwright.Page", name: str, folder: Path) -> None:
-    kept = Path(os.environ.get("ASSAY_SCREENSHOTS") or folder)
-    kept.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=kept / f"{name}.png")
-    print(f"\n{kept / name}.png")
-
-
-def without_assistant(page: "playwright.Page") -> None:
+def without_assistant(page: Page) -> None:
     """MLflow opens a chat beside every page; it takes the room of the columns."""
     chat = page.get_by_text("Ask questions about your experiments")
     try:
@@ -77,9 +46,7 @@ def without_assistant(page: "playwright.Page") -> None:
     chat.first.wait_for(state="hidden")
 
 
-def test_two_runs_compared(
-    page: "playwright.Page", served: tuple[MlflowServer, list[str], str], tmp_path: Path
-) -> None:
+def test_two_runs_compared(page: Page, served: tuple[MlflowServer, list[str], str], tmp_path: Path) -> None:
     server, ids, experiment = served
     page.goto(
         f"{server.url}/#/compare-runs?runs={quote(json.dumps(ids))}&experiments={quote(json.dumps([experiment]))}"
@@ -113,9 +80,7 @@ def test_two_runs_compared(
     screenshot(page, "mlflow-compare-differences", tmp_path)
 
 
-def test_a_run_shows_where_to_go_on(
-    page: "playwright.Page", served: tuple[MlflowServer, list[str], str], tmp_path: Path
-) -> None:
+def test_a_run_shows_where_to_go_on(page: Page, served: tuple[MlflowServer, list[str], str], tmp_path: Path) -> None:
     server, ids, experiment = served
     page.goto(f"{server.url}/#/experiments/{experiment}/runs/{ids[1]}")
     page.get_by_text("smollm2-135m-instruct").first.wait_for()
@@ -139,9 +104,7 @@ def test_a_run_shows_where_to_go_on(
     screenshot(page, "mlflow-report", tmp_path)
 
 
-def test_the_list_tells_runs_apart(
-    page: "playwright.Page", served: tuple[MlflowServer, list[str], str], tmp_path: Path
-) -> None:
+def test_the_list_tells_runs_apart(page: Page, served: tuple[MlflowServer, list[str], str], tmp_path: Path) -> None:
     server, ids, experiment = served
     names = [
         row[0]

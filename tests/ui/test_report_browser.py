@@ -1,12 +1,8 @@
 """The report as a reader uses it: opened from a file, searched, filtered, by keyboard, dark, narrow, on paper."""
 
-import importlib
 import json
-import os
 import random
 import re
-import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,32 +14,12 @@ import pytest
 from tasks.report.build import write_report
 from tasks.report.data import ReportData, from_tables
 from tasks.report.samples import as_text, reason_of
+from tests.browser import screenshot
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make setup-dev)")
 pytestmark = pytest.mark.ui
 
-_ROWS = Path(__file__).parents[1] / "unit" / "report"
 _MANY = {"arithmetic": 3_300, "extract": 3_300, "choice": 3_300, "needle": 100}
 _MOST_S = 2.0
-
-
-@pytest.fixture(scope="module")
-def rows() -> Iterator[Any]:
-    """The made-up run that the report's own tests use."""
-    sys.path.insert(0, str(_ROWS))
-    yield importlib.import_module("report_rows")
-    sys.path.remove(str(_ROWS))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +53,6 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
     for context in contexts:
         context.close()
     assert complaints == []
-
-
-def shoot(page: Any, name: str, **options: Any) -> None:
-    """A screenshot, where ASSAY_SCREENSHOTS names a folder for them."""
-    folder = os.environ.get("ASSAY_SCREENSHOTS")
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.wait_for_timeout(300)
-        page.screenshot(path=Path(folder) / f"report-{name}.png", **options)
 
 
 def until(page: Any, condition: str) -> None:
@@ -131,7 +98,7 @@ def test_every_section_has_a_size_and_the_page_no_scrollbar_of_its_own(report: P
         assert len(figures) == 7
         assert min(figures) > 60
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        shoot(page, f"light-{width}", full_page=True)
+        screenshot(page, f"report-light-{width}", full_page=True)
 
 
 def test_search_and_filters_find_what_the_rows_hold(report: Path, data: ReportData, visit: Callable[..., Any]) -> None:
@@ -221,11 +188,11 @@ def test_keys_alone_search_move_open_compare_and_close(report: Path, visit: Call
     page.wait_for_selector("#detail .diff")
     assert page.locator("#detail .diff ins, #detail .diff del").count() > 0
     assert page.locator("#detail [aria-pressed=true]").count() == 1
-    shoot(page, "differences")
+    screenshot(page, "report-differences")
     page.keyboard.press("d")
     page.keyboard.press("j")
     until(page, f"document.getElementById('detail-name').textContent.includes({json.dumps(ids(page)[2])})")
-    shoot(page, "sample")
+    screenshot(page, "report-sample")
     page.keyboard.press("Escape")
     until(page, "!document.querySelector('dialog[open]')")
     assert page.evaluate("document.activeElement.textContent") == ids(page)[2]
@@ -255,7 +222,7 @@ def test_dark_and_light_follow_the_system_and_the_switch(report: Path, visit: Ca
 
     assert ground() < 200
     assert ink() > 350
-    shoot(page, "dark", full_page=True)
+    screenshot(page, "report-dark", full_page=True)
     page.click("#theme")
     assert ground() > 700
     page.click("#theme")
@@ -278,7 +245,7 @@ def test_on_paper_there_are_no_controls_and_few_samples(
     assert paper.read_bytes().startswith(b"%PDF")
     assert 8 < len(re.findall(rb"/Type\s*/Page[^s]", paper.read_bytes())) < 60
     page.set_viewport_size({"width": 703, "height": 1000})
-    shoot(page, "print", full_page=True)
+    screenshot(page, "report-print", full_page=True)
 
 
 def test_a_reader_of_the_screen_finds_names_for_all_that_can_be_used(report: Path, visit: Callable[..., Any]) -> None:
@@ -363,4 +330,4 @@ def test_ten_thousand_samples_open_in_two_seconds(
         f"10,000 samples: {path.stat().st_size / 1e6:.1f} MB, written in {written:.1f} s of processor time, "
         f"open in {min(times):.2f} s"
     )
-    shoot(page, "ten-thousand")
+    screenshot(page, "report-ten-thousand")
