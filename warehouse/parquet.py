@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from schemas.errors import AssayError
-from warehouse.compact import compact_run, remove_superseded
+from warehouse.compact import compact_run, compact_runs, remove_superseded
 from warehouse.encoding import rows_a_group, writer_options
 from warehouse.parts import (
     RunFiles,
@@ -26,7 +26,7 @@ from warehouse.rows import arrow_table, fitted_table
 from warehouse.schema import TABLES, Table
 from warehouse.schema.changes import check_version
 
-__all__ = ["compact_run", "list_parts", "read_rows", "remove_superseded", "write_rows", "write_table"]
+__all__ = ["compact_run", "compact_runs", "list_parts", "read_rows", "remove_superseded", "write_rows", "write_table"]
 
 _READ_AGAIN = 3
 

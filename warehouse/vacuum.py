@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warehouse.build import DATABASE, build
-from warehouse.parquet import compact_run, read_rows, remove_superseded
+from warehouse.parquet import compact_runs, read_rows, remove_superseded
 from warehouse.parts import tables_folder
 from warehouse.places import clear_staging, empty_trash, folder_bytes, maintenance, remove_folder
 from warehouse.retention import is_running
@@ -49,13 +49,13 @@ def vacuum(home: Path, *, grace_s: float = GRACE_S, on_progress: Callable[[str],
         say("emptying the trash")
         trash = empty_trash(home)
         staging = clear_staging(home)
-        compacted = []
-        for row in read_rows(home, "runs", columns=["run_id", "status"]):
-            run_id = str(row["run_id"])
-            if row["status"] != "running" and not is_running(home=home, run_id=run_id):
-                say(f"compacting {run_id}")
-                if compact_run(home=home, run_id=run_id):
-                    compacted.append(run_id)
+        ended = [
+            str(row["run_id"])
+            for row in read_rows(home, "runs", columns=["run_id", "status"])
+            if row["status"] != "running" and not is_running(home=home, run_id=str(row["run_id"]))
+        ]
+        say(f"compacting {len(ended)} runs")
+        compacted = compact_runs(home=home, run_ids=ended, on_progress=lambda run_id: say(f"compacted {run_id}"))
         say("removing what was replaced")
         before = folder_bytes(tables_folder(home))
         remove_superseded(home, grace_s)
