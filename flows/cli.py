@@ -168,8 +168,10 @@ def options(
 
 def main() -> None:
     """The entry point: assay's own errors become a message and their exit code, an interrupt 130 or 143."""
+    from flows import garbage  # noqa: PLC0415
     from flows.signals import Terminated, raise_on_sigterm  # noqa: PLC0415
 
+    garbage.seldom()
     raise_on_sigterm()
     try:
         app(standalone_mode=True)
@@ -181,6 +183,8 @@ def main() -> None:
     except Terminated:
         typer.echo("terminated", err=True)
         sys.exit(143)
+    finally:
+        garbage.not_at_the_end()
 
 
 if __name__ == "__main__":

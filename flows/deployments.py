@@ -3,10 +3,10 @@ automations. All of it can be repeated."""
 
 import contextlib
 import io
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from prefect.cli import app as prefect_command
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 
 from flows.automations import install
 from flows.engine_slot import ensure_slot, slot_name
+from flows.launched import COMMAND
 from flows.pools import POOLS
 from schemas.errors import ConfigError, RunError
 
@@ -54,10 +55,18 @@ def _pool(client: SyncPrefectClient, name: str) -> str:
                 type="process",
                 description=pool.description,
                 concurrency_limit=pool.at_once,
-                base_job_template=ProcessWorker.get_default_base_job_template(),
+                base_job_template=_job_template(),
             )
         )
     return f"pool        {name}"
+
+
+def _job_template() -> dict[str, Any]:
+    """Prefect's own, with the command that starts a flow run: without one Prefect starts three processes in a row to
+    fetch the flow's code, which is installed already."""
+    template = ProcessWorker.get_default_base_job_template()
+    template["variables"]["properties"]["command"]["default"] = COMMAND
+    return template
 
 
 def _deployment_names(file: Path) -> list[str]:
@@ -70,11 +79,12 @@ def _deployment_names(file: Path) -> list[str]:
 
 
 def _deploy(file: Path) -> None:
-    """By Prefect's own command, in this process: what it prints is shown only if it fails."""
+    """By Prefect's own command, in this process: what it prints is shown only if it fails.
+
+    The working folder stays: its configs are the form's choices."""
     output = io.StringIO()
-    here, arguments = Path.cwd(), sys.argv
-    os.chdir(file.parent)
-    sys.argv = ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", file.name]
+    arguments = sys.argv
+    sys.argv = ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)]
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             prefect_command()
@@ -83,4 +93,3 @@ def _deploy(file: Path) -> None:
             raise RunError(f"{file} could not be deployed:\n{output.getvalue()}") from ended
     finally:
         sys.argv = arguments
-        os.chdir(here)

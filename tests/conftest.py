@@ -3,6 +3,7 @@
 import importlib
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,12 +58,23 @@ def with_model(home: Path, model_dir: Path) -> None:
         shutil.copy(digests, home / "cache" / "digests.json")
 
 
+_AUTHOR = ("-c", "user.name=Some One", "-c", "user.email=someone@example.invalid")
+
+
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Iterator[Up]:
-    """One `assay up` for all tests that launch runs from Prefect. Each test waits for its runs."""
-    folder = tmp_path_factory.mktemp("up") / "home"
-    with_model(folder, model_dir)
-    with running(folder) as up:
+    """One `assay up` for all tests that launch runs from Prefect. Each test waits for its runs.
+
+    It is started as users do, in a folder of their own, under version control, with a config of theirs."""
+    base = tmp_path_factory.mktemp("up")
+    with_model(base / "home", model_dir)
+    project = base / "project"
+    own = project / "configs" / "experiments" / "own.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text((ROOT / "configs" / "experiments" / "quickstart.yaml").read_text())
+    for command in (["init", "-q"], ["add", "."], [*_AUTHOR, "commit", "-q", "-m", "A config of our own"]):
+        subprocess.run(["git", *command], cwd=project, check=True)
+    with running(base / "home", folder=project) as up:
         yield up
 
 

@@ -40,12 +40,13 @@ class Refusal(Exception):
 
 @dataclass
 class Up:
-    """home: its ASSAY_HOME. healthy_s: how long it took to come up."""
+    """home: its ASSAY_HOME. healthy_s: how long it took to come up. folder: where it was started."""
 
     home: Path
     prefect_port: int = field(default_factory=free_port)
     mlflow_port: int = field(default_factory=free_port)
     healthy_s: float = 0.0
+    folder: Path = ROOT
 
     @property
     def prefect(self) -> str:
@@ -55,13 +56,14 @@ class Up:
     def mlflow(self) -> str:
         return f"http://127.0.0.1:{self.mlflow_port}"
 
-    def start(self, *, file: Path | None = None) -> None:
-        """Until it says that all is healthy. file: another folder to start it in, for its prefect.yaml."""
+    def start(self, *, folder: Path = ROOT) -> None:
+        """Until it says that all is healthy. folder: the one to start it in, whose configs its runs find."""
         started = time.monotonic()
+        self.folder = folder
         done = subprocess.run(
             command("up", "-d", "--prefect-port", str(self.prefect_port), "--mlflow-port", str(self.mlflow_port)),
             env=environment(self.home),
-            cwd=file or ROOT,
+            cwd=folder,
             capture_output=True,
             text=True,
             timeout=180,
@@ -238,10 +240,10 @@ class Up:
 
 
 @contextlib.contextmanager
-def running(home: Path) -> Iterator[Up]:
-    """An `assay up` for the time of the `with`."""
+def running(home: Path, *, folder: Path = ROOT) -> Iterator[Up]:
+    """An `assay up`, started in the folder, for the time of the `with`."""
     up = Up(home)
-    up.start()
+    up.start(folder=folder)
     try:
         yield up
     finally:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from flows.launched import FOLDER
 from flows.pools import POOLS
 from flows.runtime import assay_home, prepare_environment
-from flows.servers import FLOW_SETTINGS, named_here, running_up
+from flows.servers import FLOW_SETTINGS, WORKER_SETTINGS, named_here, running_up
 from schemas.errors import ConfigError
 
 
@@ -36,7 +37,9 @@ def work(*, pool: str) -> None:
     home = assay_home()
     api = named_prefect_api(home)
     prepare_environment(home)
-    os.environ |= FLOW_SETTINGS
+    os.environ |= FLOW_SETTINGS | WORKER_SETTINGS
+    os.environ[FOLDER] = str(Path.cwd())
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     os.environ["PREFECT_API_URL"] = api
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "INFO"
     command = [sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", pool, "--type", "process"]

@@ -3,6 +3,7 @@
 import json
 import queue
 import signal
+import subprocess
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -104,6 +105,18 @@ def test_the_command_uses_the_same_servers_and_waits_for_the_engine(up: Up) -> N
     assert up.slots_in_use() == 0
 
 
+def test_a_config_of_the_folder_it_was_started_in(up: Up) -> None:
+    """It is among the form's choices, and the run finds it there and records that folder's commit."""
+    choices = up.deployment("experiment/quickstart")["parameter_openapi_schema"]["properties"]["config"]["enum"]
+    assert {"own", "quickstart"} <= set(choices)
+    flow_run = up.launch(**SMALL, config="own")
+    assert up.wait(flow_run, "Completed") == "Completed"
+    query = f"SELECT git_commit, git_dirty FROM runs WHERE prefect_flow_run_id = '{flow_run}'"
+    head = ["git", "rev-parse", "HEAD"]
+    commit = subprocess.run(head, cwd=up.folder, capture_output=True, text=True, check=True).stdout.strip()
+    assert rows(up.home, query) == [{"git_commit": commit, "git_dirty": False}]
+
+
 def test_cancelled_from_the_page_then_retried(up: Up) -> None:
     flow_run = up.launch(datasets=["arithmetic", "extract"], limit=40)
     up.wait_progress(flow_run, above=5)
@@ -131,7 +144,7 @@ def test_cancelled_from_the_page_then_retried(up: Up) -> None:
 def test_a_killed_flow_has_crashed_within_seconds(up: Up) -> None:
     flow_run = up.launch(datasets=["arithmetic", "extract"], limit=40)
     up.wait_progress(flow_run, above=5)
-    flow = next(each for each in up.flow_processes() if "prefect.engine" in " ".join(each.cmdline()))
+    flow = next(each for each in up.flow_processes() if "flows.launched" in " ".join(each.cmdline()))
     engines = children_of_runs(up)
     up.kill(flow)
     assert up.wait(flow_run, "Crashed", timeout_s=90) == "Crashed"
