@@ -155,7 +155,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
             warnings += stage.end(session, status=status, error=error, mlflow_run_id=mlflow_run_id, warnings=warnings)
             figures = write_report(session)
             with _tracking_may_fail(warnings):
-                mlflow_run_id = track(session, mlflow_run_id=mlflow_run_id, status=status, built=built, figures=figures)
+                mlflow_run_id = track(session, figures=figures)
             warnings += _pushed(run)
             result = _result(run, status, error, generated, mlflow_run_id, list(dict.fromkeys(warnings)))
             _tell_prefect(run, result, scored)
@@ -304,7 +304,7 @@ def _whatever_happens(session: Session, warnings: list[str]) -> Iterator[None]:
         except Exception as second:  # noqa: BLE001 - the first error is the one to report; this one goes with it
             error.add_note(f"how the run ended could not be written either: {second}")
         with contextlib.suppress(mlflow_run.TrackingError):
-            mlflow_run.close_run(session.run, mlflow_run_id=mlflow_run_id, status=stage.MLFLOW_STATUS[status])
+            mlflow_run.close_run(session.run)
         announce(session.run, status=status, error=reason, mlflow_run_id=mlflow_run_id)
         if not cancelled:  # a run that is being stopped has seconds; its page says that it was cancelled
             with pages.pages_may_fail(warnings):

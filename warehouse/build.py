@@ -24,7 +24,7 @@ from warehouse.views import definitions
 __all__ = ["DATABASE", "build", "ensure_fresh"]
 
 _WORK_PREFIX = ".build-"
-_LOCK = ".build.lock"
+BUILD_LOCK = ".build.lock"
 _BUILD_AGAIN = 3
 _MEMORY = "512MB"
 _LAYOUT = 2
@@ -39,7 +39,7 @@ def build(home: Path) -> Path:
     Parquet file that this assay cannot read, ConfigError for a folder that DuckDB cannot work in.
     """
     home = _ready(home)
-    with locked(home, name=_LOCK):
+    with locked(home, name=BUILD_LOCK):
         return _build_locked(home, anew=True)
 
 
@@ -52,7 +52,7 @@ def ensure_fresh(home: Path) -> Path:
     home = _ready(home)
     asked_at = time.time_ns()
     if not _is_fresh(home):
-        with locked(home, name=_LOCK):
+        with locked(home, name=BUILD_LOCK):
             # Whoever held the lock may have built what is needed. While parts come all the time none is fresh for long,
             # and one that looked after we asked will do: else those who wait would all build, one after another.
             if not (_looked_after(home, asked_at) or _is_fresh(home)):

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from schemas.errors import AssayError
-from warehouse.build import _LOCK as BUILD_LOCK
+from warehouse.build import BUILD_LOCK
 from warehouse.parts import (
     checked_name,
     locked,

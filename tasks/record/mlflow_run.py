@@ -39,11 +39,11 @@ def record_run(run: RunContext) -> str:
     return _published(run, within_s=sync.END_S)
 
 
-def close_run(run: RunContext, *, mlflow_run_id: str | None = None, status: str | None = None) -> None:
+def close_run(run: RunContext) -> None:
     """Publishes how a run ended that was broken off. Raises TrackingError.
 
-    Its row says how it ended (see tasks.record.stage.end); mlflow_run_id and status are not needed any more. Where
-    MLflow failed this run before, nobody is kept waiting: it stays in the spool."""
+    Its row says how it ended (see tasks.record.stage.end). Where MLflow failed this run before, nobody is kept waiting:
+    it stays in the spool."""
     if sync.has_trouble(run.run_id):
         raise TrackingError("MLflow did not answer before; `assay sync` or the next run brings this run to it")
     _published(run, within_s=sync.CLOSE_S)

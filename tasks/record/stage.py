@@ -4,13 +4,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from schemas.built import BuiltEngine
 from schemas.errors import AssayError
 from schemas.run import RunContext, RunStatus
 from tasks.config.document import config_hash
 from tasks.record import mlflow_run
 from tasks.record.rows import run_row
-from tasks.record.tracking.build import PREFECT_PAGE, STATUS
+from tasks.record.tracking.build import PREFECT_PAGE
 from tasks.session import Session
 from warehouse.build import ensure_fresh
 from warehouse.parquet import compact_run, remove_superseded
@@ -20,7 +19,6 @@ KEEP_SUPERSEDED_S = 3600.0
 """A reader that opened the database before a compaction still reads the old files for so long."""
 _FEW_RUNS = 200
 """Looking through more runs takes seconds at each run's end: then it is left to the hourly maintenance, or `vacuum`."""
-MLFLOW_STATUS = STATUS
 _PREFECT_SERVERS = ("PREFECT_UI_URL", "ASSAY_PREFECT_UI", "ASSAY_PREFECT_API_URL")
 _LAST = 2
 """The run's last row comes after the one that its MLflow id may have brought."""
@@ -100,18 +98,11 @@ def known_mlflow_id(folder: Path) -> str | None:
     return mlflow_run.known_id(folder)
 
 
-def track(
-    session: Session,
-    *,
-    mlflow_run_id: str | None,
-    status: RunStatus,
-    built: BuiltEngine,
-    figures: Mapping[str, bytes],
-) -> str:
+def track(session: Session, *, figures: Mapping[str, bytes]) -> str:
     """Logs params, metrics, datasets, figures and files, and closes the run in MLflow; gives its id there.
 
     figures: PNG bytes by name. All else is read from the warehouse, where `end` has written how the run ended. A run
-    that MLflow did not take at its beginning (mlflow_run_id None) is made now. Raises TrackingError."""
+    that MLflow did not take at its beginning is made now. Raises TrackingError."""
     folder = session.run.folder / "figures"
     folder.mkdir(exist_ok=True)
     for name, content in figures.items():

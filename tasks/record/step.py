@@ -8,8 +8,6 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import PrefectException
 
-from schemas.built import BuiltEngine
-from schemas.run import RunStatus
 from tasks.record import stage
 from tasks.session import Session
 
@@ -29,8 +27,6 @@ def start_tracking(session: Session) -> str:
 
 
 @task(name="record in MLflow", cache_policy=NO_CACHE, persist_result=False)
-def track(
-    session: Session, *, mlflow_run_id: str | None, status: RunStatus, built: BuiltEngine, figures: dict[str, bytes]
-) -> str:
+def track(session: Session, *, figures: dict[str, bytes]) -> str:
     """See tasks.record.stage.track."""
-    return stage.track(session, mlflow_run_id=mlflow_run_id, status=status, built=built, figures=figures)
+    return stage.track(session, figures=figures)

@@ -42,7 +42,7 @@ def test_registering_again_keeps_a_paused_schedule(up: Up) -> None:
     deployment = up.deployment("experiment/nightly")
     schedule = deployment["schedules"][0]["id"]
     up.send("PATCH", f"/deployments/{deployment['id']}/schedules/{schedule}", {"active": False})
-    done = assay("deploy", home=up.home)
+    done = assay("deploy", home=up.home, cwd=up.folder)
     assert done.code == 0, done.stderr
     after = up.deployment("experiment/nightly")["schedules"]
     assert [(each["id"], each["slug"], each["active"]) for each in after] == [(schedule, "nightly", False)]

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from tasks.record.tracking.errors import TrackingError
 from tasks.record.tracking.publication import VERSION, Publication
+from warehouse.parts import sync_folder
 
 _DOCUMENT = "publication.json"
 _TEMPORARY = ".tmp"
@@ -46,7 +47,7 @@ def keep(home: Path, publication: Publication) -> None:
         finally:
             temporary.unlink(missing_ok=True)
         for each in (folder, spool):
-            _sync(each)
+            sync_folder(each)
 
 
 def read(home: Path, run_id: str) -> Spooled | None:
@@ -96,11 +97,3 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
     except OSError:  # something lies in it that is not ours
         return
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -175,7 +175,7 @@ def test_a_run_that_goes_on_is_running_again_then_finished(empty_home: Path) -> 
     stage.start_tracking(first)
     answered(first, exact_match=0.1)
     stage.end(first, status="cancelled", error="interrupted by <b>you</b>", warnings=[])
-    assert stage.track(first, mlflow_run_id=None, status="cancelled", built=None, figures={})
+    assert stage.track(first, figures={})
     parent, *_ = assert_whole(stored, first.run.run_id, status="KILLED")
     note = parent["tags"]["mlflow.note.content"]
     assert f"assay run --resume {first.run.run_id}" in note and "interrupted by &lt;b\\>you" in note
@@ -197,7 +197,7 @@ def test_what_is_published_again_is_not_there_twice(empty_home: Path) -> None:
     session = whole_run(empty_home)
     stored = Stored(empty_home / "mlflow.db")
     before = assert_whole(stored, session.run.run_id)
-    stage.track(session, mlflow_run_id=None, status="finished", built=None, figures={})
+    stage.track(session, figures={})
     assert assert_whole(stored, session.run.run_id) == before
 
 
