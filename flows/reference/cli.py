@@ -60,8 +60,8 @@ def _usage(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         metavar = str(parameter.metavar or parameter.name.upper())
         return metavar if parameter.required or metavar.startswith("[") else f"[{metavar}]"
-    takes = _takes(parameter)
-    return f"[{parameter.opts[0]}{takes}]" if not parameter.required else f"{parameter.opts[0]}{takes}"
+    shown = f"{[*parameter.opts, *parameter.secondary_opts][0]}{_takes(parameter)}"
+    return shown if parameter.required else f"[{shown}]"
 
 
 def _takes(parameter: Any) -> str:

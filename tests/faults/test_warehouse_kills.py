@@ -171,7 +171,8 @@ def _check(*, home: Path, tally: Tally, with_sql: bool) -> int:
         assert query(home=home, sql=sql).rows == sorted(keys)
         sql = "SELECT count(*), count(DISTINCT request_id) FROM requests"
         assert query(home=home, sql=sql).rows == [(len({name for name, _ in keys}),) * 2]
-        assert not list(home.glob(".build-*-*")), "the next build takes away what a killed one left"
+        # One that was killed when its file was in place already leaves its empty folder to the next that has work.
+        assert not list(home.glob(".build-*-*/*")), "the next build takes away what a killed one left"
     return len(wanted)
 
 
