@@ -1,0 +1,205 @@
+"""Two runs on the same samples: is the candidate better, worse, the same, and is that more than chance?
+
+The methods are those of two arms: right or wrong, one answer a sample and no clusters, exact McNemar and Tango's
+interval; otherwise paired t on the samples' means over their repeats, or the cluster bootstrap. Holm over everything
+that is compared at once; the verdict is `not_worse` with a margin.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from schemas.errors import ConfigError
+from schemas.metric import Comparison
+from tasks.compare.differences import around_first_difference, differences, prompts_changed, timings
+from tasks.compare.flips import flips_of, with_texts
+from tasks.compare.model import Difference, Flip, Result, RunComparison, Side
+from tasks.compare.pairs import Pair, arm_pairs, check_targets, paired_scores
+from tasks.compare.read import RunRows, answer_counts, prompt, read_run, unit_of
+from tasks.score.arrange import clusters_of
+from tasks.score.stats.holm import holm
+from tasks.score.stats.paired import paired
+from tasks.score.stats.verdict import decide
+
+MARGIN = 0.02
+
+
+def compare_runs(
+    *,
+    home: Path,
+    candidate: str,
+    baseline: str,
+    arms: tuple[str | None, str | None] | None = None,
+    margin: float = MARGIN,
+    metrics: Collection[str] | None = None,
+) -> RunComparison:
+    """Compares two runs, by their ids, or two arms of one run. Reads only; `tasks.compare.save` keeps it.
+
+    arms: (candidate's, baseline's); with neither, each arm that both have is compared with itself. margin: the loss
+    that still counts as the same, 0 or more, in the metrics' own units. metrics: names, with or without their dataset;
+    None for all that both have. effect = candidate - baseline; wins and verdicts look at the metric's direction.
+
+    Samples join by dataset and sample_id, and it is counted what is on one side only and what has no value. Another
+    prompt, model, engine, version or sampling is told in `differences`. Raises ConfigError for a run without scores, a
+    run compared with itself, an unknown arm or metric, nothing in common, another target or options of a sample,
+    another version of a metric, or a margin below 0.
+    """
+    if not margin >= 0 or math.isinf(margin):
+        raise ConfigError.one(f"a margin is 0 or more, not {margin}", key="--margin")
+    own = read_run(home, candidate)
+    other = own if baseline == candidate else read_run(home, baseline)
+    compared = arm_pairs(candidate=own, baseline=other, arms=arms)
+    pairs, notes = paired_scores(candidate=own, baseline=other, arms=compared, metrics=metrics)
+    notes = check_targets(candidate=own, baseline=other, pairs=pairs) + notes
+    results, flips, prompts = _compared(home, pairs, candidate=own, baseline=other, margin=margin)
+    named = arms or (None, None)
+    sides = (
+        _side(home, own, arm=named[0] or named[1], arms=[pair[0] for pair in compared]),
+        _side(home, other, arm=named[1] or named[0], arms=[pair[1] for pair in compared]),
+    )
+    return RunComparison(
+        candidate=sides[0],
+        baseline=sides[1],
+        margin=margin,
+        results=tuple(results),
+        flips=tuple(flips),
+        differences=(*prompts, *differences(own, other)),
+        timings=tuple(timings(own, other, compared)),
+        notes=(*_side_notes("candidate", sides[0]), *_side_notes("baseline", sides[1]), *notes, *_notes(results)),
+        compared_at=datetime.now(UTC),
+    )
+
+
+def _compared(
+    home: Path, pairs: Sequence[Pair], *, candidate: RunRows, baseline: RunRows, margin: float
+) -> tuple[list[Result], list[Flip], list[Difference]]:
+    """Results with Holm's p values, the flips, and one prompt of each dataset whose prompts differ."""
+    results: list[Result] = []
+    flips: list[list[Flip]] = []
+    prompts: dict[str, Difference] = {}
+    for pair in pairs:
+        changed = prompts_changed(candidate, baseline, pair)
+        result = _result(pair, changed, candidate=candidate, baseline=baseline, margin=margin)
+        results.append(result)
+        lower = result.direction == "lower"
+        flips.append(flips_of(pair, lower_is_better=lower, samples=candidate.samples))
+        if changed and pair.dataset not in prompts:
+            key = (pair.dataset, changed[0])
+            texts = [prompt(home, side.run_id, key=key) for side in (candidate, baseline)]
+            one, two = around_first_difference(texts[0] or "", texts[1] or "")
+            what = f"{pair.dataset}: prompts of {len(changed)} of {len(pair.scored)} samples, as in {changed[0]}"
+            prompts[pair.dataset] = Difference(what=what, candidate=one, baseline=two)
+    adjusted = holm([result.comparison.p_value for result in results])
+    results = [
+        replace(result, comparison=replace(result.comparison, p_adjusted=p))
+        for result, p in zip(results, adjusted, strict=True)
+    ]
+    return results, with_texts(home, flips, candidate=candidate, baseline=baseline), list(prompts.values())
+
+
+def _result(pair: Pair, changed: list[str] | None, *, candidate: RunRows, baseline: RunRows, margin: float) -> Result:
+    unit, direction = unit_of(pair.metric, sides=(candidate, baseline), dataset=pair.dataset)
+    scored, common = pair.scored, pair.common
+    ours = [pair.candidate.means[sample_id] for sample_id in scored]
+    theirs = [pair.baseline.means[sample_id] for sample_id in scored]
+    groups = clusters_of(scored, clusters=_clusters(pair, candidate, baseline))
+    repeats = max(pair.candidate.most_repeats, pair.baseline.most_repeats)
+    found = paired(
+        candidate=ours,
+        baseline=theirs,
+        clusters=groups,
+        lower_is_better=direction == "lower",
+        averaged=repeats > 1,
+    )
+    decision = decide(
+        effect=found.effect,
+        lo=found.lo,
+        hi=found.hi,
+        margin=margin,
+        n=found.n,
+        lower_is_better=direction == "lower",
+    )
+    comparison = Comparison(
+        dataset=pair.dataset,
+        metric=pair.metric,
+        candidate_arm=pair.candidate_arm,
+        baseline_arm=pair.baseline_arm,
+        n_pairs=found.n,
+        prompts_differ=bool(changed),
+        candidate=math.fsum(ours) / len(ours) if ours else None,
+        baseline=math.fsum(theirs) / len(theirs) if theirs else None,
+        effect=found.effect,
+        lo=found.lo,
+        hi=found.hi,
+        p_value=found.p_value,
+        p_adjusted=None,
+        method=found.method,
+        margin=margin,
+        verdict=decision.word,
+        n_needed=decision.n_needed,
+        wins=found.wins,
+        losses=found.losses,
+        ties=found.ties,
+    )
+    return Result(
+        comparison=comparison,
+        unit=unit,
+        direction=direction,
+        metric_version=pair.candidate.version,
+        only_candidate=len(pair.candidate_scores) - len(common),
+        only_baseline=len(pair.baseline_scores) - len(common),
+        unscored_candidate=sum(sample_id not in pair.candidate.means for sample_id in common),
+        unscored_baseline=sum(sample_id not in pair.baseline.means for sample_id in common),
+        clusters=None if groups is None else len(set(groups)),
+        repeats=repeats,
+        prompts_changed=None if changed is None else len(changed),
+    )
+
+
+def _clusters(pair: Pair, candidate: RunRows, baseline: RunRows) -> dict[str, str]:
+    """Each sample's cluster, as the candidate has it, else as the baseline does."""
+    found: dict[str, str] = {}
+    for sample_id in pair.scored:
+        rows = (side.samples.get((pair.dataset, sample_id)) for side in (candidate, baseline))
+        cluster = next((row["cluster"] for row in rows if row is not None and row["cluster"] is not None), None)
+        if cluster is not None:
+            found[sample_id] = cluster
+    return found
+
+
+def _side(home: Path, rows: RunRows, *, arm: str | None, arms: Sequence[str]) -> Side:
+    answers, reused = answer_counts(home, rows.run_id, arms=arms)
+    return Side(
+        run_id=rows.run_id,
+        name=str(rows.run["name"]),
+        status=str(rows.run["status"]),
+        started_at=rows.run["started_at"],
+        arm=arm,
+        model=rows.model,
+        answers=answers,
+        reused=reused,
+    )
+
+
+def _side_notes(which: str, side: Side) -> list[str]:
+    found = []
+    if side.status != "finished":
+        found.append(f"the {which} is {side.status}: it may have answered only some of its samples")
+    if side.reused:
+        found.append(f"{side.reused} of {side.answers} answers of the {which} were taken from an earlier run")
+    return found
+
+
+def _notes(results: Sequence[Result]) -> list[str]:
+    found = []
+    for result in results:
+        name = f"{result.name} ({result.arms})"
+        one, two = result.only_candidate, result.only_baseline
+        if one or two:
+            found.append(f"{name}: {one} samples only in the candidate and {two} only in the baseline are left out")
+        one, two = result.unscored_candidate, result.unscored_baseline
+        if one or two:
+            found.append(f"{name}: {one} samples have no score in the candidate and {two} none in the baseline")
+    return found

@@ -1,0 +1,28 @@
+"""A comparison kept in the warehouse, where SQL and the view `regressions` find it."""
+
+from pathlib import Path
+
+from tasks.compare.model import RunComparison
+from tasks.record.rows import comparison_rows
+from warehouse.build import ensure_fresh
+from warehouse.parquet import read_rows, write_rows
+
+
+def save_comparison(home: Path, comparison: RunComparison) -> None:
+    """Writes a row for each result under the candidate's run, over an earlier comparison of the same two, and rebuilds
+    the database file. The baseline is from now on kept by `assay prune` as long as the candidate stays.
+
+    Raises OSError where the disk is full, AssayError for files that cannot be read."""
+    run_id = comparison.candidate.run_id
+    before = read_rows(home, "comparisons", run_id, columns=["revision", "baseline_run_id"])
+    earlier = [int(row["revision"]) for row in before if row["baseline_run_id"] == comparison.baseline.run_id]
+    revision = max(earlier, default=-1) + 1
+    rows = comparison_rows(
+        [result.comparison for result in comparison.results],
+        run_id=comparison.baseline.run_id,
+        compared_at=comparison.compared_at,
+    )
+    write_rows(
+        home=home, table="comparisons", run_id=run_id, rows=rows, part=f"{revision:04d}-compare", revision=revision
+    )
+    ensure_fresh(home)
