@@ -1,7 +1,7 @@
 """What must hold between the keys of a config, beyond each key by itself."""
 
 from schemas.dataset import Dataset, MetricUse
-from schemas.errors import Problem
+from schemas.errors import AssayError, Problem
 from schemas.model import Model
 from tasks.config.layers import Layers
 from tasks.config.nearest import did_you_mean_or_list
@@ -51,6 +51,12 @@ def _option_problems(use: MetricUse, here: tuple[str | int, ...], at: Layers) ->
         written = error.key.split(".")
         inside = written if written[0] in use.options else []
         return [at.problem((*here, *inside), error.message, error.suggestion)]
+    found = registry.metric(use.use)
+    if found.ready is not None:
+        try:
+            found.ready(found.Options(**use.options))
+        except AssayError as error:
+            return [at.problem(here, str(error))]
     return []
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.base import Config
-from schemas.metric import MetricInfo, Score
+from schemas.metric import Aggregate, MetricInfo, Score
 from schemas.sample import ANSWERED, Response, Sample
 
 
@@ -35,12 +35,19 @@ class Metric:
     score(*, sample, response, options) -> Score for needs="generate";
     score_choices(*, sample, responses, options) -> Score for needs="loglikelihood", one response
     a choice, in their order.
+
+    What few have: score_many(pairs of (sample, response), *, options) -> list[Score], which does the same for many
+    answers at once; ready(options), which raises AssayError where the metric cannot work on this machine and is called
+    before a run; further(scores, *, options, clusters) -> list[Aggregate], numbers beside the mean.
     """
 
     info: MetricInfo
     Options: type[Config] = NoOptions
     score: Callable[..., Score] = _needs_choices
     score_choices: Callable[..., Score] = _needs_answer
+    score_many: Callable[..., list[Score]] | None = None
+    ready: Callable[[Any], object] | None = None
+    further: Callable[..., list[Aggregate]] | None = None
 
 
 def scored(
