@@ -150,6 +150,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         with console.step("score") as said:
             scored = score_run(session, loaded)
             said.append(f"{scored.scores:,} scores")
+        warnings += scored.warnings
         status, error = verdict(generated, max_failed=run.experiment.max_failed)
         with console.step("report and record"):
             warnings += stage.end(session, status=status, error=error, mlflow_run_id=mlflow_run_id, warnings=warnings)

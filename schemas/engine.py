@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from schemas.base import Config
 
@@ -26,6 +26,17 @@ class Sampling(Config):
     """What is drawn with, where `temperature` is above 0; without it, every run draws anew."""
     stop: list[str] = Field(default_factory=list)
     """Texts that end an answer."""
+    repeats: Annotated[int, Field(ge=1, le=1000)] = 1
+    """How often each sample is asked in each arm, with `temperature` above 0. A sample's scores are averaged first."""
+
+    @field_validator("repeats")
+    @classmethod
+    def _copies_differ(cls, value: int, info: ValidationInfo) -> int:
+        if value > 1 and info.data.get("temperature") == 0:
+            raise ValueError("with `temperature: 0` all repeats of a sample are the same answer: set one above 0")
+        if value > 1 and info.data.get("seed") is not None:
+            raise ValueError("with a `seed` all repeats of a sample are the same answer: leave `seed` out")
+        return value
 
 
 class Cudagraph(Config):

@@ -1,16 +1,24 @@
 """An experiment: as a user writes it, and as it runs once every name is resolved."""
 
+import difflib
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from schemas.base import Config
 from schemas.dataset import Dataset, NamedDataset
 from schemas.engine import Sampling, VllmEngine
+from schemas.errors import ConfigError, Problem
 from schemas.model import Model
 
 Arm = Literal["free", "guided"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+_GROUP_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+"""Without a dot, so that `<group>.<metric>` comes apart in one way."""
 
 
 class DatasetUse(Config):
@@ -22,6 +30,21 @@ class DatasetUse(Config):
     """The most samples of it, its first ones."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """The most tokens an answer may have, in place of the dataset's own number."""
+
+
+class Group(Config):
+    """Several datasets whose metric is one number too: a row of `metrics` with the scope `group`."""
+
+    datasets: Annotated[list[str], Field(min_length=1)]
+    """Names of the experiment's datasets; `*` stands for any letters, as in `mmlu_*`."""
+    metric: str
+    """The metric that is averaged; each of the datasets has it."""
+    weight: Literal["equal", "size"] = "equal"
+    """`equal`: the mean of the datasets' values (macro); `size`: the mean over all their scored samples."""
+
+    def members(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that are in the group, in their order."""
+        return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.datasets)]
 
 
 class ExperimentFile(Config):
@@ -39,11 +62,21 @@ class ExperimentFile(Config):
     """Names in configs/datasets or paths of YAML files, each once."""
     arms: Annotated[list[Arm], Field(min_length=1)] = Field(default=["free"])
     """`free`: the samples as they are; `guided`: the same samples with each dataset's grammar."""
+    groups: dict[str, Group] = Field(default_factory=dict)
+    """Means over several datasets, by the names they get: `mmlu: {datasets: [mmlu_*], metric: acc, weight: size}`."""
     sampling: Sampling = Sampling()
     max_failed: Annotated[float, Field(ge=0, le=1)] = 0.05
     """The share of requests that may fail before the run counts as failed."""
     tags: dict[str, str] = Field(default_factory=dict)
     """Recorded with the run and in MLflow, to find it again."""
+
+    @field_validator("groups")
+    @classmethod
+    def _named(cls, value: dict[str, Group]) -> dict[str, Group]:
+        for name in value:
+            if re.fullmatch(_GROUP_NAME, name) is None:
+                raise ValueError(f"`{name!s:.60}` is no group's name: letters, digits, `_` and `-`, 64 at most")
+        return value
 
     @field_validator("arms", "datasets")
     @classmethod
@@ -63,7 +96,8 @@ class NamedModel(Config):
 
 
 class Experiment(Config):
-    """A run's whole config: every name resolved, every default written out."""
+    """A run's whole config: every name resolved, every default written out. Raises ConfigError for groups that do not
+    fit the datasets."""
 
     name: Name
     description: str | None = None
@@ -71,8 +105,78 @@ class Experiment(Config):
     engine: VllmEngine
     datasets: list[NamedDataset]
     arms: list[Arm]
+    groups: dict[str, Group] = Field(default_factory=dict)
     max_failed: float
     tags: dict[str, str]
 
+    @model_validator(mode="after")
+    def _groups_fit(self) -> "Experiment":
+        faults = group_faults(self.groups, datasets=self.datasets)
+        if faults:
+            raise ConfigError([fault.problem() for fault in faults])
+        return self
 
-__all__ = ["Arm", "Dataset", "DatasetUse", "Experiment", "ExperimentFile", "NamedDataset", "NamedModel"]
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFault:
+    """What is wrong with a group. keypath: below the experiment's own keys."""
+
+    keypath: tuple[str | int, ...]
+    message: str
+    suggestion: str | None
+
+    def problem(self) -> Problem:
+        """The fault where no file is known."""
+        key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.keypath)
+        return Problem(message=self.message, key=key.removeprefix("."), suggestion=self.suggestion)
+
+
+def group_faults(groups: Mapping[str, Group], *, datasets: Sequence[NamedDataset]) -> list[GroupFault]:
+    """Every fault of the groups: a name that a dataset has, a pattern that no dataset fits, a metric that one of the
+    datasets lacks. Each with the nearest right name."""
+    metrics = {dataset.name: [use.use for use in dataset.config.metrics] for dataset in datasets}
+    return [fault for name, group in groups.items() for fault in _faults(name, group, metrics=metrics)]
+
+
+def _faults(name: str, group: Group, *, metrics: Mapping[str, list[str]]) -> Iterable[GroupFault]:
+    here = ("groups", name)
+    if name in metrics:
+        yield GroupFault(
+            keypath=here, message=f"`{name}` is the name of a dataset: its numbers have it already", suggestion=None
+        )
+    for index, pattern in enumerate(group.datasets):
+        if not fnmatch.filter(metrics, pattern):
+            yield GroupFault(
+                keypath=(*here, "datasets", index),
+                message=f"the experiment has no dataset `{pattern}`",
+                suggestion=_nearest(pattern, metrics),
+            )
+    lacking = [member for member in group.members(metrics) if group.metric not in metrics[member]]
+    if lacking:
+        known = sorted({metric for member in group.members(metrics) for metric in metrics[member]})
+        has = "has" if len(lacking) == 1 else "have"
+        yield GroupFault(
+            keypath=(*here, "metric"),
+            message=f"{', '.join(f'`{member}`' for member in lacking)} {has} no metric `{group.metric}`",
+            suggestion=None if group.metric in known else _nearest(group.metric, known),
+        )
+
+
+def _nearest(wrong: str, known: Iterable[str]) -> str:
+    names = list(known)
+    found = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    return f"did you mean `{found[0]}`?" if found else f"known: {', '.join(sorted(names))}"
+
+
+__all__ = [
+    "Arm",
+    "Dataset",
+    "DatasetUse",
+    "Experiment",
+    "ExperimentFile",
+    "Group",
+    "GroupFault",
+    "NamedDataset",
+    "NamedModel",
+    "group_faults",
+]

@@ -54,8 +54,10 @@ class GeneratedSummary(Summary):
 
 
 class ScoredSummary(Summary):
-    """What the scoring step found. headline: dataset metrics as one table, for the console and for Prefect."""
+    """What the scoring step found. headline: the metrics of datasets and groups as one table, for the console and for
+    Prefect. warnings: numbers that look like a fault of the setup."""
 
     scores: int
     headline: list[dict[str, str | float | int | None]]
     verdicts: list[dict[str, str | float | int | None]]
+    warnings: list[str] = []

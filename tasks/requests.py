@@ -1,6 +1,7 @@
 """From samples to the requests that a run makes of the engine, and the key by which an answer is known again."""
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,10 +15,12 @@ from schemas.sample import Request, Sample
 def plan_requests(
     *, dataset: NamedDataset, samples: Sequence[Sample], arms: Sequence[str], needs: Iterable[str]
 ) -> list[Request]:
-    """Every request for one dataset, a sample's arms back to back so that the second finds the first's prefix cached.
+    """Every request for one dataset, a sample's arms and repeats back to back so that all but the first find its prefix
+    cached.
 
     needs: what the dataset's metrics read, "generate" and "loglikelihood". A dataset without a guide has no guided arm.
-    Log-likelihood requests belong to the arm `free`: no grammar takes part in them.
+    Log-likelihood requests belong to the arm `free`, since no grammar takes part in them, and are made once: they draw
+    nothing, so that a repeat would be a copy.
     """
     wanted = set(needs)
     requests: list[Request] = []
@@ -30,12 +33,11 @@ def plan_requests(
 
 
 def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[str]) -> Iterable[Request]:
-    for arm in arms:
+    asked = [arm for arm in arms if arm != "guided" or dataset.config.guide is not None]
+    for repeat, arm in itertools.product(range(dataset.sampling.repeats), asked):
         guided = arm == "guided"
-        if guided and dataset.config.guide is None:
-            continue
         yield Request(
-            request_id=request_id(sample.sample_id, arm, "generate"),
+            request_id=request_id(sample.sample_id, arm, "generate", repeat=repeat),
             dataset=sample.dataset,
             sample_id=sample.sample_id,
             arm=arm,
@@ -43,6 +45,7 @@ def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[str]) -> Iter
             prompt_token_ids=sample.prompt_token_ids,
             max_tokens=sample.max_tokens,
             stop=dataset.sampling.stop,
+            repeat=repeat,
             grammar=sample.grammar if guided else None,
             check=sample.grammar,
             refused=sample.grammar_error if guided else None,

@@ -7,7 +7,7 @@ from typing import Any
 
 from schemas.engine import VllmEngine
 from schemas.errors import ConfigError, Problem
-from schemas.experiment import Experiment, ExperimentFile
+from schemas.experiment import Experiment, ExperimentFile, group_faults
 from tasks.config.datasets import Datasets
 from tasks.config.disk import is_file
 from tasks.config.document import config_hash, experiment_json_schema, to_yaml
@@ -65,13 +65,18 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
         datasets.load(raw.get("datasets"), None if model is None else model.config)
     if problems or written is None or model is None or engine is None:
         raise ConfigError(_in_order(problems))
+    named = datasets.named(written.datasets, sampling=written.sampling, limit=limit)
+    faults = group_faults(written.groups, datasets=named)
+    if faults:
+        raise ConfigError([experiment.problem(fault.keypath, fault.message, fault.suggestion) for fault in faults])
     return Experiment(
         name=written.name,
         description=written.description,
         model=model,
         engine=engine,
-        datasets=datasets.named(written.datasets, sampling=written.sampling, limit=limit),
+        datasets=named,
         arms=written.arms,
+        groups=written.groups,
         max_failed=written.max_failed,
         tags=written.tags,
     )

@@ -3,6 +3,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from schemas.metric import Aggregate, Score
@@ -14,22 +15,35 @@ from tasks.score.registry import metric
 from tasks.score.stats.clustered import clustered
 from tasks.score.stats.estimate import Estimate
 from tasks.score.stats.mean_stderr import mean_stderr
+from tasks.score.stats.no_spread import no_spread
 from tasks.score.stats.wilson import rate_interval
 
 GrammarKind = Literal["json_schema", "json_object", "regex", "choice"]
 _MOST_REASONS = 5
+_ROUNDING = 1e-12
+"""A standard error below that is one of rounding."""
 
 
-def _estimate(*, means: Mapping[str, float], rate: bool, clusters: Mapping[str, str] | None) -> Estimate:
+def _estimate(*, means: Mapping[str, float], rate: bool, share: bool, clusters: Mapping[str, str] | None) -> Estimate:
+    """rate: each value is 0 or 1, but for repeats. share: it lies between them."""
     values = list(means.values())
     groups = clusters_of(means, clusters=clusters)
     if rate and all(value in (0, 1) for value in values):
         return rate_interval(values, clusters=groups)
-    return mean_stderr(values) if groups is None else clustered(values, clusters=groups)
+    estimate = mean_stderr(values) if groups is None else clustered(values, clusters=groups)
+    if share and estimate.value is not None and estimate.stderr is not None and estimate.stderr < _ROUNDING:
+        units = estimate.n if groups is None else len(set(groups))
+        value = min(1.0, max(0.0, estimate.value))
+        lo, hi = no_spread(value=value, n=units, lowest=0, highest=1)
+        return replace(estimate, lo=lo, hi=hi, method="no_spread")
+    return estimate
 
 
-def _details(group: SampleMeans) -> dict[str, Any]:
+def _details(group: SampleMeans, *, clusters: Mapping[str, str] | None) -> dict[str, Any]:
     details: dict[str, Any] = {"metric_version": group.version}
+    dependent = clusters_of(group.means, clusters=clusters)
+    if dependent is not None:
+        details["clusters"] = len(set(dependent))
     if group.most_repeats > 1:
         details["repeats"] = group.most_repeats
     if group.failed_scores:
@@ -45,13 +59,14 @@ def aggregate(*, scores: Sequence[Score], clusters: Mapping[str, str] | None = N
 
     A sample's repeats are averaged first; n counts samples that have a value, n_failed those that have none (refused,
     failed, cancelled, NaN), which stay out of the mean. Zeros and ones have Wilson's interval (with clusters, on the
-    effective n), everything else Student's t (with clusters, C-1 degrees). clusters: sample_id to cluster.
+    effective n), everything else Student's t (with clusters, C-1 degrees); shares that are all alike have the interval
+    of tasks/score/stats/no_spread.py. clusters: sample_id to cluster.
     Raises ValueError as tasks.score.arrange.arrange does.
     """
     rows: list[Aggregate] = []
     for (dataset, name, arm), group in arrange(scores).items():
         info = metric(name).info
-        estimate = _estimate(means=group.means, rate=info.is_rate, clusters=clusters)
+        estimate = _estimate(means=group.means, rate=info.is_rate, share=info.unit == "share", clusters=clusters)
         row = Aggregate(
             scope="dataset",
             name=f"{dataset}.{name}",
@@ -65,7 +80,7 @@ def aggregate(*, scores: Sequence[Score], clusters: Mapping[str, str] | None = N
             lo=estimate.lo,
             hi=estimate.hi,
             method=estimate.method,
-            details=_details(group),
+            details=_details(group, clusters=clusters),
         )
         rows.append(row)
     return rows
@@ -95,7 +110,7 @@ def _share(
         else:
             by_sample[sample_id].append(value)
     means = {sample_id: math.fsum(found) / len(found) for sample_id, found in by_sample.items()}
-    estimate = _estimate(means=means, rate=True, clusters=None)
+    estimate = _estimate(means=means, rate=True, share=True, clusters=None)
     given = [value for _, value in values if value is not None]
     binary = all(value in (0, 1) for value in given)
     return Aggregate(

@@ -9,6 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+_NO_NUMBER = 1e12
+"""More samples than that, and the effect might as well be the margin itself."""
+
 Word = Literal["better", "same", "worse", "undecided"]
 
 
@@ -41,7 +44,7 @@ def decide(
     if hi < -margin:
         return Decision(word="worse", n_needed=None)
     distance = effect + margin
-    if distance == 0:
-        return Decision(word="undecided", n_needed=None)
     half = effect - lo if distance > 0 else hi - effect
+    if math.sqrt(n) * half >= math.sqrt(_NO_NUMBER) * abs(distance):
+        return Decision(word="undecided", n_needed=None)
     return Decision(word="undecided", n_needed=max(n + 1, math.ceil(n * (half / distance) ** 2)))

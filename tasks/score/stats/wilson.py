@@ -1,11 +1,17 @@
-"""The interval of a rate: Wilson's score interval (Wilson 1927), with clusters on the effective number of samples."""
+"""The interval of a rate: Wilson's score interval (Wilson 1927), with clusters on the effective number of samples.
+
+That number is what would have the clustered error, times (z / t with C-1 degrees)^2, since few clusters know that error
+only roughly (Korn and Graubard 1998, "Confidence intervals for proportions with small expected number of positive
+counts estimated from survey data", Survey Methodology 24, 193-201). Without the factor a 95 % interval over 8 clusters
+holds the truth 9 times of 10.
+"""
 
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from tasks.score.stats.clustered import clustered
-from tasks.score.stats.estimate import Estimate, z_value
+from tasks.score.stats.estimate import Estimate, t_value, z_value
 from tasks.score.stats.mean_stderr import mean_stderr
 
 
@@ -21,17 +27,17 @@ def wilson(*, rate: float, n: float, confidence: float = 0.95) -> tuple[float, f
     return (0.0 if rate == 0 else middle - half), (1.0 if rate == 1 else middle + half)
 
 
-def effective_n(values: Sequence[float], *, clusters: Sequence[Hashable]) -> float | None:
-    """How many independent samples would have the clustered standard error: p (1-p) / se^2, at most n. All
-    values equal say nothing about that: then it is the number of clusters. None for one
-    cluster."""
+def effective_n(values: Sequence[float], *, clusters: Sequence[Hashable], confidence: float = 0.95) -> float | None:
+    """How many independent samples would tell as much: p (1-p) / se^2 with the clustered se, times (z / t)^2; at most
+    n. Values that are all alike say nothing about that: then it is the number of clusters. None for one cluster."""
     count = len(set(clusters))
     estimate = clustered(values, clusters=clusters)
     if estimate.value is None or estimate.stderr is None:
         return None
     if estimate.stderr == 0:
         return float(count)
-    return min(float(len(values)), estimate.value * (1 - estimate.value) / estimate.stderr**2)
+    known = (z_value(confidence) / t_value(confidence, degrees=count - 1)) ** 2
+    return min(float(len(values)), known * estimate.value * (1 - estimate.value) / estimate.stderr**2)
 
 
 def rate_interval(
@@ -44,7 +50,7 @@ def rate_interval(
         method = "wilson"
     else:
         estimate = clustered(values, clusters=clusters, confidence=confidence)
-        n = effective_n(values, clusters=clusters)
+        n = effective_n(values, clusters=clusters, confidence=confidence)
         method = "wilson_clustered"
     if estimate.value is None or n is None:
         return replace(estimate, lo=None, hi=None, method="none")

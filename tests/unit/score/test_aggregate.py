@@ -9,7 +9,7 @@ from schemas.metric import Score
 from schemas.sample import Response
 from tasks.score.aggregate import aggregate, aggregate_form
 from tasks.score.paired_arms import compare_arms
-from tasks.score.stats.wilson import wilson
+from tasks.score.stats.wilson import effective_n, wilson
 
 near = pytest.approx
 
@@ -62,8 +62,10 @@ def test_repeats_are_averaged_first() -> None:
     scores = [one(value, sample=sample, repeat=repeat) for sample in "abc" for repeat, value in enumerate((1.0, 0.0))]
     scores.append(one(None, sample="a", repeat=2))
     (row,) = aggregate(scores=scores)
-    assert (row.n, row.n_failed, row.value, row.method) == (3, 0, 0.5, "t")
-    assert row.stderr == 0
+    assert (row.n, row.n_failed, row.value) == (3, 0, 0.5)
+    assert (row.stderr, row.method) == (0, "no_spread")  # three samples that are alike are no certainty
+    assert row.lo == near(0.5 - 0.5 * wilson(rate=0, n=3)[1])
+    assert row.hi == near(0.5 + 0.5 * wilson(rate=0, n=3)[1])
     assert row.details["repeats"] == 3
     assert row.details["failed_scores"] == 1
 
@@ -77,8 +79,10 @@ def test_clusters() -> None:
     scores = [one(float(i < 10), sample=str(i)) for i in range(20)]
     clusters = {str(i): f"text {i // 2}" for i in range(20)}
     (row,) = aggregate(scores=scores, clusters=clusters)
-    assert (row.method, row.n) == ("wilson_clustered", 20)
-    assert (row.lo, row.hi) == (near(wilson(rate=0.5, n=9)[0]), near(wilson(rate=0.5, n=9)[1]))
+    assert (row.method, row.n, row.details["clusters"]) == ("wilson_clustered", 20, 10)
+    n = effective_n([float(i < 10) for i in range(20)], clusters=[i // 2 for i in range(20)])
+    assert n is not None
+    assert (row.lo, row.hi) == wilson(rate=0.5, n=n)
     shares = [one(i / 20, sample=str(i), metric="json_fields") for i in range(20)]
     assert aggregate(scores=shares, clusters=clusters)[0].method == "t_clustered"
     assert aggregate(scores=shares, clusters={"elsewhere": "x"})[0].method == "t"

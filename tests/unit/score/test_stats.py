@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats as reference
 
 from tasks.score.stats.bootstrap import bootstrap
-from tasks.score.stats.clustered import clustered
+from tasks.score.stats.clustered import clustered, effective_clusters
 from tasks.score.stats.holm import holm
 from tasks.score.stats.mean_stderr import mean_stderr
-from tasks.score.stats.paired import mcnemar_exact, paired, tango
+from tasks.score.stats.no_spread import no_spread
+from tasks.score.stats.paired import FEW_CLUSTERS, mcnemar_exact, paired, tango
+from tasks.score.stats.ratio_of_medians import decide_ratio, ratio_of_medians
 from tasks.score.stats.verdict import decide
 from tasks.score.stats.wilson import effective_n, rate_interval, wilson
 
@@ -71,6 +73,43 @@ def test_clustered_by_hand() -> None:
     assert (estimate.lo, estimate.hi) == (near(0.5 - half), near(0.5 + half))
 
 
+def test_clustered_is_statsmodels() -> None:
+    """statsmodels 0.15.0: OLS of a constant, cov_type="cluster", use_t=True."""
+    values = [-0.652, 0.025, 1.864, 1.059, -1.241, 0.395, -0.023, 0.749, -1.008, 0.842, 1.035, 2.376, 1.117, 1.311]
+    values += [-0.693, 3.253, -0.916, 2.102, 0.67, 0.119, 0.344, 0.528, 1.58, 1.09, 2.683, -0.63, 1.197, 0.308]
+    values += [1.976, -0.918]
+    clusters = [cluster for cluster, size in enumerate([1, 2, 3, 4, 5, 6, 9]) for _ in range(size)]
+    estimate = clustered(values, clusters=clusters)
+    assert estimate.stderr == near(0.15288069, abs=1e-8)
+    assert (estimate.lo, estimate.hi) == (near(0.31064777, abs=1e-7), near(1.0588189, abs=1e-7))
+
+
+def test_effective_clusters() -> None:
+    assert effective_clusters([7, 7, 7]) == 3
+    assert effective_clusters([1, 1, 1, 97]) == near(10_000 / 9412)
+    with pytest.raises(ValueError, match="no cluster"):
+        effective_clusters([])
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
+def test_effective_clusters_are_at_most_all(sizes: list[int]) -> None:
+    assert 1 - 1e-9 <= effective_clusters(sizes) <= len(sizes) + 1e-9
+
+
+def test_unequal_clusters_have_the_wider_interval() -> None:
+    clusters = [0] * 20 + [1] * 2 + [2] * 2 + [3] * 2
+    values = [float(i % 3) for i in range(26)]
+    plain, careful = clustered(values, clusters=clusters), clustered(values, clusters=clusters, unequal=True)
+    assert plain.lo is not None
+    assert careful.lo is None  # 1.6 effective clusters: hardly more than one
+    clusters = [i % 4 if i < 16 else 0 for i in range(26)]
+    plain, careful = clustered(values, clusters=clusters), clustered(values, clusters=clusters, unequal=True)
+    assert plain.lo is not None
+    assert careful.lo is not None
+    assert careful.lo < plain.lo
+
+
 def test_one_cluster_has_no_error() -> None:
     estimate = clustered([0.0, 1.0], clusters=["a", "a"])
     assert (estimate.value, estimate.stderr, estimate.lo) == (0.5, None, None)
@@ -85,7 +124,8 @@ def test_clusters_of_one_are_no_clusters(values: list[float]) -> None:
 
 def test_effective_n() -> None:
     values, clusters = [1.0] * 10 + [0.0] * 10, [i // 2 for i in range(20)]
-    assert effective_n(values, clusters=clusters) == near(9.0)  # pairs of copies: C-1 of C pairs
+    known = (reference.norm.ppf(0.975) / reference.t.ppf(0.975, 9)) ** 2
+    assert effective_n(values, clusters=clusters) == near(9.0 * known)  # pairs of copies: C-1 of C pairs
     assert effective_n([1.0] * 20, clusters=clusters) == 10
     assert effective_n([1.0, 0.0] * 10, clusters=clusters) == 10  # every cluster alike: nothing to learn from that
     wide, narrow = rate_interval(values, clusters=clusters), rate_interval(values)
@@ -95,6 +135,20 @@ def test_effective_n() -> None:
     assert wide.method == "wilson_clustered"
 
 
+def test_clustered_rates_cover() -> None:
+    """Ten samples in each of eight clusters that differ: a 95 % interval holds the truth in about 95 of 100 draws."""
+    source = random.Random(3)
+    clusters = [i // 10 for i in range(80)]
+    inside = 0
+    for _ in range(500):
+        chances = [source.betavariate(2, 2) for _ in range(8)]
+        estimate = rate_interval([float(source.random() < chances[c]) for c in clusters], clusters=clusters)
+        assert estimate.lo is not None
+        assert estimate.hi is not None
+        inside += estimate.lo <= 0.5 <= estimate.hi
+    assert 0.93 <= inside / 500 <= 0.98
+
+
 def test_bootstrap_is_seeded_and_agrees_with_the_formula() -> None:
     values = [random.Random(5).gauss(0, 1) + i % 7 for i in range(200)]
     first, again, other = bootstrap(values, seed=1), bootstrap(values, seed=1), bootstrap(values, seed=2)
@@ -102,6 +156,49 @@ def test_bootstrap_is_seeded_and_agrees_with_the_formula() -> None:
     assert first != other
     assert first.estimate.stderr == near(mean_stderr(values).stderr, rel=0.05)
     assert "B=10000" in first.estimate.method
+
+
+def test_bootstrap_is_scipys() -> None:
+    """Same distribution, other draws: the ends and the error agree to what 10,000 replicates leave open."""
+    values = [random.Random(6).expovariate(1) + i % 5 for i in range(150)]
+    ours = bootstrap(values).estimate
+    theirs = reference.bootstrap((values,), statistic=lambda x, axis: x.mean(axis=axis), method="percentile", rng=1)
+    assert ours.stderr == near(theirs.standard_error, rel=0.03)
+    assert ours.lo == near(theirs.confidence_interval.low, abs=0.01)
+    assert ours.hi == near(theirs.confidence_interval.high, abs=0.01)
+
+
+def test_drawing_alike_samples_by_number_is_the_same_bootstrap() -> None:
+    """Rights and wrongs are drawn by how many there are of each; a trace of difference makes them all distinct."""
+    alike = [1.0] * 60 + [0.0] * 120 + [-1.0] * 20
+    apart = [value + index * 1e-9 for index, value in enumerate(alike)]
+    quick, slow = bootstrap(alike).estimate, bootstrap(apart).estimate
+    assert quick.stderr == near(slow.stderr, rel=0.03)
+    assert (quick.lo, quick.hi) == (near(slow.lo, abs=0.006), near(slow.hi, abs=0.006))
+
+
+def test_chunks_do_not_show() -> None:
+    """More draws than are held at once: every replicate is still of all samples."""
+    values = [float(i) + 0.1 * (i % 7) for i in range(3000)]
+    assert bootstrap(values, replicates=1000).estimate.stderr == near(mean_stderr(values).stderr, rel=0.08)
+
+
+def test_expanded_percentiles_are_wider_and_agree_with_their_p_value() -> None:
+    source = random.Random(8)
+    clusters = [i // 5 for i in range(60)]
+    for shift in (0.0, 0.2, 0.35, 0.5):
+        values = [source.gauss(shift, 1) for _ in range(60)]
+        plain, wide = (bootstrap(values, clusters=clusters, expanded=flag) for flag in (False, True))
+        assert plain.estimate.lo is not None
+        assert plain.estimate.hi is not None
+        assert wide.estimate.lo is not None
+        assert wide.estimate.hi is not None
+        assert wide.estimate.lo < plain.estimate.lo < plain.estimate.hi < wide.estimate.hi
+        assert wide.p_value is not None
+        assert (wide.p_value < 0.05) == (not wide.estimate.lo <= 0 <= wide.estimate.hi)
+        assert "expanded" in wide.estimate.method
+    lopsided = bootstrap([float(i % 2) for i in range(60)], clusters=[i // 58 for i in range(60)], expanded=True)
+    assert (lopsided.estimate.lo, lopsided.p_value) == (None, None)
 
 
 def test_bootstrap_over_clusters_sees_them() -> None:
@@ -210,16 +307,85 @@ def test_no_difference_is_no_certainty() -> None:
     assert (unbounded.lo, unbounded.p_value) == (None, None)
 
 
+def _thirds_and_quarters(n: int) -> tuple[list[float], list[float]]:
+    return [float(i % 3 > 0) for i in range(n)], [float(i % 4 > 1) for i in range(n)]
+
+
 def test_paired_clusters_use_the_bootstrap() -> None:
-    ours = [float(i % 3 > 0) for i in range(60)]
-    theirs = [float(i % 4 > 1) for i in range(60)]
-    result = paired(candidate=ours, baseline=theirs, clusters=[i // 6 for i in range(60)], seed=3)
-    assert result.method.startswith("cluster_bootstrap")
+    ours, theirs = _thirds_and_quarters(72)
+    result = paired(candidate=ours, baseline=theirs, clusters=[i // 5 for i in range(72)], seed=3)
+    assert result.method == "cluster_bootstrap(B=10000, seed=3, expanded)"
     assert result.lo is not None
     assert result.hi is not None
     assert result.effect is not None
     assert result.lo <= result.effect <= result.hi
-    assert result == paired(candidate=ours, baseline=theirs, clusters=[i // 6 for i in range(60)], seed=3)
+    assert result == paired(candidate=ours, baseline=theirs, clusters=[i // 5 for i in range(72)], seed=3)
+
+
+def test_paired_few_clusters_use_the_clustered_t() -> None:
+    ours, theirs = _thirds_and_quarters(66)
+    clusters = [i // 11 for i in range(66)]
+    assert len(set(clusters)) < FEW_CLUSTERS
+    result = paired(candidate=ours, baseline=theirs, clusters=clusters)
+    differences = [one - two for one, two in zip(ours, theirs, strict=True)]
+    expected = clustered(differences, clusters=clusters)  # of one size: nothing is unequal
+    assert (result.method, result.lo, result.hi) == ("t_clustered_unequal", near(expected.lo), near(expected.hi))
+    assert expected.value is not None
+    assert expected.stderr is not None
+    assert result.p_value == near(2 * reference.t.sf(expected.value / expected.stderr, 5))
+
+
+def test_one_cluster_says_nothing() -> None:
+    result = paired(candidate=[1.0, 0.0, 1.0], baseline=[0.0, 0.0, 1.0], clusters=["a"] * 3)
+    assert (result.lo, result.p_value, result.method) == (None, None, "none")
+    lopsided = paired(candidate=[1.0, 0.0, 1.0] * 9, baseline=[0.0] * 27, clusters=["a"] * 26 + ["b"])
+    assert (lopsided.lo, lopsided.p_value, lopsided.method) == (None, None, "none")
+
+
+def test_clusters_without_a_spread_are_no_certainty() -> None:
+    """In each cluster one sample won and one lost: the clusters agree on 0, and 12 of them leave a quarter open."""
+    ours, theirs = [1.0, 0.0] * 12, [0.0, 1.0] * 12
+    result = paired(candidate=ours, baseline=theirs, clusters=[i // 2 for i in range(24)])
+    assert (result.method, result.effect, result.p_value) == ("no_spread", 0, 1)
+    assert (result.lo, result.hi) == (near(-0.2425, abs=1e-4), near(0.2425, abs=1e-4))
+
+
+def test_the_same_gain_everywhere_is_better_and_no_certainty() -> None:
+    result = paired(candidate=[1.0] * 30, baseline=[0.0] * 30, averaged=True)
+    assert (result.method, result.effect, result.hi) == ("no_spread", 1, 1)
+    assert result.lo == near(0.773, abs=1e-3)
+    assert result.p_value == near(2 * 0.5**30)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(0, 1), st.integers(1, 500))
+def test_no_spread_holds_the_value(value: float, n: int) -> None:
+    lo, hi = no_spread(value=value, n=n, lowest=0, highest=1)
+    assert 0 <= lo <= value <= hi <= 1
+    assert no_spread(value=0, n=n, lowest=0, highest=1) == wilson(rate=0, n=n)
+    assert no_spread(value=0, n=n, lowest=-1, highest=1) == near(tango(wins=0, losses=0, n=n), abs=1e-9)
+    with pytest.raises(ValueError, match="not between"):
+        no_spread(value=1.1, n=n, lowest=0, highest=1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=40),
+    st.sampled_from(["none", "averaged", "clusters"]),
+)
+def test_paired_turned_round_is_its_mirror(pairs: list[tuple[float, float, int]], kind: str) -> None:
+    ours, theirs, where = ([pair[i] for pair in pairs] for i in range(3))
+    clusters = where if kind == "clusters" else None
+    one = paired(candidate=ours, baseline=theirs, clusters=clusters, averaged=kind == "averaged", replicates=100)
+    two = paired(candidate=theirs, baseline=ours, clusters=clusters, averaged=kind == "averaged", replicates=100)
+    assert (one.wins, one.losses, one.ties) == (two.losses, two.wins, two.ties)
+    assert one.effect is not None
+    assert two.effect is not None
+    assert one.effect == near(-two.effect, abs=1e-12)
+    assert (one.lo is None) == (two.lo is None)
+    if one.lo is not None and two.lo is not None and one.hi is not None and two.hi is not None:
+        assert (one.lo, one.hi) == (near(-two.hi, abs=1e-9), near(-two.lo, abs=1e-9))
+        assert one.lo - 1e-9 <= one.effect <= one.hi + 1e-9
 
 
 def test_lower_is_better_turns_wins_only() -> None:
@@ -274,11 +440,82 @@ def test_n_that_would_decide() -> None:
     assert (decision.word, decision.n_needed) == ("undecided", 400)
     assert decide(effect=-0.02, lo=-0.06, hi=0.02, margin=0.02, n=100).n_needed is None
     assert decide(effect=0.0, lo=-0.02, hi=0.02, margin=0.02, n=100).n_needed == 101
+    assert decide(effect=1e-300, lo=-0.02, hi=0.02, margin=0.0, n=100).n_needed is None
     with pytest.raises(ValueError, match="margin"):
         decide(effect=0.0, lo=-0.1, hi=0.1, margin=-0.01, n=10)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    effect=st.floats(-0.3, 0.3),
+    below=st.floats(0.001, 0.3),
+    above=st.floats(0.001, 0.3),
+    margin=st.sampled_from([0.0, 0.01, 0.02, 0.05]),
+    n=st.integers(20, 2000),
+)
+def test_verdict_properties(effect: float, below: float, above: float, margin: float, n: int) -> None:
+    decision = decide(effect=effect, lo=effect - below, hi=effect + above, margin=margin, n=n)
+    mirrored = decide(effect=-effect, lo=-effect - above, hi=-effect + below, margin=margin, n=n, lower_is_better=True)
+    assert mirrored == decision
+    assert (decision.n_needed is None) or decision.word == "undecided"
+    if decision.n_needed is not None:
+        assert decision.n_needed > n
+        shrink = math.sqrt(n / decision.n_needed) * 0.9999
+        later = decide(effect=effect, lo=effect - below * shrink, hi=effect + above * shrink, margin=margin, n=n)
+        assert later.word != "undecided"
 
 
 def test_what_a_margin_can_decide_at_five_percent_flips() -> None:
     lo, hi = tango(wins=33, losses=33, n=1319)
     assert decide(effect=0.0, lo=lo, hi=hi, margin=0.01, n=1319).word == "undecided"
     assert decide(effect=0.0, lo=lo, hi=hi, margin=0.02, n=1319).word == "same"
+
+
+TIMES = [40.1, 39.8, 40.4, 40.0, 39.9, 40.2]
+
+
+def test_ratio_of_medians_by_hand() -> None:
+    found = ratio_of_medians(candidate=[value * 1.5 for value in TIMES], baseline=TIMES)
+    assert found.ratio == near(1.5)
+    assert found.n == 6
+    assert found.lo is not None
+    assert found.hi is not None
+    assert 1.47 < found.lo <= 1.5 <= found.hi < 1.53
+    assert found.method == "ratio_of_medians_bootstrap(B=10000, seed=0)"
+    assert found == ratio_of_medians(candidate=[value * 1.5 for value in TIMES], baseline=TIMES)
+
+
+@pytest.mark.parametrize(
+    ("factor", "lower", "word"),
+    [
+        (1.2, True, "worse"),
+        (1.2, False, "better"),
+        (0.8, True, "better"),
+        (1.02, True, "same"),
+        (1.05, True, "undecided"),
+    ],
+)
+def test_verdict_on_a_ratio(factor: float, lower: bool, word: str) -> None:
+    found = ratio_of_medians(candidate=[value * factor for value in TIMES], baseline=TIMES)
+    assert decide_ratio(found, margin=0.05, lower_is_better=lower).word == word
+
+
+def test_too_few_repeats_give_no_verdict() -> None:
+    for repeats in (1, 4):
+        found = ratio_of_medians(candidate=[80.0] * repeats, baseline=[40.0] * repeats)
+        assert (found.ratio, found.lo, found.stderr) == (2, None, None)
+        decision = decide_ratio(found, margin=0.05, lower_is_better=True)
+        assert (decision.word, decision.n_needed) == ("undecided", 5)
+    nothing = ratio_of_medians(candidate=[], baseline=[1.0])
+    assert nothing.ratio is None
+    assert decide_ratio(nothing, margin=0.05, lower_is_better=True).word == "undecided"
+    with pytest.raises(ValueError, match="above 0"):
+        ratio_of_medians(candidate=[0.0], baseline=[1.0])
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.floats(0.5, 100), min_size=5, max_size=12), st.floats(0.1, 10))
+def test_a_ratio_knows_no_unit(values: list[float], unit: float) -> None:
+    one = ratio_of_medians(candidate=values, baseline=TIMES, replicates=200)
+    two = ratio_of_medians(candidate=[v * unit for v in values], baseline=[v * unit for v in TIMES], replicates=200)
+    assert (one.ratio, one.lo, one.hi) == (near(two.ratio), near(two.lo), near(two.hi))
