@@ -1,11 +1,12 @@
 """The `assay` command. Each command imports what it needs when it runs, so that `assay --help` is there at once."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flows import cli_servers, cli_warehouse
+from flows import cli_compare, cli_score, cli_servers, cli_warehouse
 from flows.commands.options import Json, RunId
 from schemas.errors import AssayError
 
@@ -119,6 +120,8 @@ def schema() -> None:
     print_schema()
 
 
+app.add_typer(cli_compare.app)
+app.add_typer(cli_score.app)
 app.add_typer(cli_warehouse.app)
 app.add_typer(cli_servers.app)
 
@@ -147,6 +150,38 @@ def datasets(context: typer.Context, json_: Json = False) -> None:
         from flows.commands.inspect import list_datasets  # noqa: PLC0415
 
         list_datasets(as_json=json_)
+
+
+@datasets_app.command("show")
+def show_dataset(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A dataset's name or path.")],
+    n: Annotated[int, typer.Option("--n", min=1, metavar="N", help="How many samples.")] = 3,
+    model: Annotated[str | None, typer.Option("--model", metavar="M", help="A model's name, path or hub id.")] = None,
+    arm: Annotated[str, typer.Option("--arm", metavar="ARM", help="free or guided.")] = "free",
+    tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids too.")] = False,
+    json_: Json = False,
+) -> None:
+    """Print prompts exactly as the engine gets them, with target, choices, grammar, and what was cut.
+
+    Without --model: the messages as the dataset writes them, without a chat template.
+    """
+    from flows.commands.datasets import show_samples  # noqa: PLC0415
+
+    show_samples(name=name, n=n, model=model, arm=arm, tokens=tokens, as_json=json_)
+
+
+@datasets_app.command("profile")
+def profile_one_dataset(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A dataset's name or path.")],
+    model: Annotated[str, typer.Option("--model", metavar="M", help="A model's name, path or hub id.")],
+    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="The most samples.")] = None,
+    png: Annotated[Path | None, typer.Option("--png", metavar="FILE", help="Draw the histogram too.")] = None,
+    json_: Json = False,
+) -> None:
+    """Count a dataset's prompts in a model's tokens; print the histogram and the engine options that follow."""
+    from flows.commands.datasets import show_profile  # noqa: PLC0415
+
+    show_profile(name=name, model=model, limit=limit, as_json=json_, png=png)
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,7 +4,7 @@ import sys
 
 from flows.reference.config import keys, keys_table
 from flows.reference.markdown import WRITTEN, paragraphs, table
-from tasks.score.registry import metric, metric_names
+from tasks.score.registry import builtin_names, metric
 
 _HEAD = f"""{WRITTEN}
 # Every metric
@@ -22,7 +22,7 @@ _NEEDS = {
 
 def metrics_page() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, *(_section(name) for name in metric_names())])
+    return "\n".join([_HEAD, *(_section(name) for name in builtin_names())])
 
 
 def _section(name: str) -> str:

@@ -1,7 +1,8 @@
 """Finds the file that a name in a config stands for.
 
 A name is looked for beside the file that names it, then in the project's `configs/`, then in the configs that are
-packaged with assay. A path (it contains a separator, or ends with .yaml) is taken relative to the file that names it.
+packaged with assay, and a dataset's at last in the installed plugins that bring some. A path (it contains a separator,
+or ends with .yaml) is taken relative to the file that names it.
 """
 
 import os
@@ -16,6 +17,7 @@ from tasks.config.disk import is_file, names_in
 from tasks.config.explain import NAME_RULE, shown
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.config.yaml_file import missing_file, read_yaml
+from tasks.plugins import dataset_folder, plugins
 
 Kind = Literal["experiment", "dataset", "model", "engine"]
 SUFFIXES = (".yaml", ".yml")
@@ -103,6 +105,14 @@ def find_config(
             path = folder / f"{reference}{suffix}"
             if is_file(path) and absolute_path(path) != itself:
                 return relative_to_here(path)
+    added = _plugin_folders(kind)
+    in_plugins = _in_plugins(added, reference)
+    if len(in_plugins) > 1:
+        places = " and ".join(str(path) for path in in_plugins)
+        raise at.error(f"two plugins bring a {kind} `{reference}`: {places}", "write the path of the one you mean")
+    if in_plugins:
+        return relative_to_here(in_plugins[0])
+    folders |= added
     known = {path.stem for place, folder in folders.items() if place != "beside the file" for path in _yamls(folder)}
     *first, last = folders
     looked = f"{', '.join(first)} or {last}"
@@ -122,6 +132,23 @@ def _folders(kind: Kind, beside: Path | None) -> dict[str, Path]:
     return folders
 
 
+def _plugin_folders(kind: Kind) -> dict[str, Path]:
+    """The folders that installed plugins bring, under the words that a message has for them."""
+    if kind != "dataset":
+        return {}
+    found = {}
+    for plugin in plugins("assay.datasets"):
+        folder = dataset_folder(plugin)
+        lost = "" if folder.is_dir() else ", whose folder is not there"
+        found[f"in {plugin.place}{lost}"] = folder
+    return found
+
+
+def _in_plugins(folders: dict[str, Path], name: str) -> list[Path]:
+    paths = {folder / f"{name}{suffix}" for folder in folders.values() for suffix in SUFFIXES}
+    return sorted(path for path in paths if is_file(path))
+
+
 def packaged_configs() -> Path:
     """The folder of the configs that come with assay."""
     return Path(configs.__path__[0])
@@ -133,12 +160,12 @@ def _yamls(folder: Path) -> list[Path]:
 
 
 def known_config_files(kind: Kind) -> list[Path]:
-    """Every file that a name of this kind can stand for here, the project's own before the packaged ones.
+    """Every file that a name of this kind can stand for here: the project's own, the packaged ones, those of plugins.
 
-    A project's file hides the packaged one of the same name.
+    An earlier one hides a later one of the same name.
     """
     found: dict[str, Path] = {}
-    for folder in _folders(kind, None).values():
+    for folder in (_folders(kind, None) | _plugin_folders(kind)).values():
         for path in _yamls(folder):
             found.setdefault(path.stem, relative_to_here(path))
     return [found[name] for name in sorted(found)]

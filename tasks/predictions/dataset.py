@@ -1,0 +1,22 @@
+"""One dataset by itself, without an experiment round it."""
+
+from dataclasses import replace
+
+from schemas.dataset import NamedDataset
+from schemas.engine import Sampling
+from schemas.errors import ConfigError
+from tasks.config.datasets import Datasets
+from tasks.config.layers import Layer, Layers
+
+_WRITTEN = "--set datasets[0]"
+
+
+def load_dataset(reference: str) -> NamedDataset:
+    """The dataset of a name, or of a YAML file. Raises ConfigError with every fault of its file."""
+    given = Layers([Layer({"datasets": [reference]}, None)])
+    datasets = Datasets(given)
+    try:
+        datasets.load([reference], None)
+    except ConfigError as error:
+        raise ConfigError([replace(p, key="--dataset") if p.key == _WRITTEN else p for p in error.problems]) from error
+    return datasets.named([reference], sampling=Sampling(), limit=None)[0]

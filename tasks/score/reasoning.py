@@ -1,0 +1,86 @@
+"""Reasoning parsers by name: they tell the reasoning in a model's text from the answer behind it.
+
+Each module in tasks/score/parsers is one, with a function `parse`; installed packages add theirs by entry points of
+the group `assay.parsers`. A parser is a callable text -> (reasoning, answer, closed).
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from schemas.errors import ConfigError
+from tasks.config.nearest import did_you_mean_or_list
+from tasks.plugins import Plugin, load, plugins, plugins_named, twice, unfit
+
+_FOLDER = Path(__file__).parent / "parsers"
+_PARTS = 3
+
+
+class Reasoning(NamedTuple):
+    """reasoning: None where the text has none; answer: what is scored; closed: False where the reasoning never ended,
+    so that there is no answer."""
+
+    reasoning: str | None
+    answer: str
+    closed: bool
+
+
+Parser = Callable[[str], tuple[str | None, str, bool]]
+
+
+@cache
+def _own_names() -> tuple[str, ...]:
+    return tuple(sorted(module.name for module in pkgutil.iter_modules([str(_FOLDER)])))
+
+
+def parser_names() -> list[str]:
+    """The names of all parsers, those of plugins too, sorted."""
+    return sorted({*_own_names(), *(plugin.name for plugin in plugins("assay.parsers"))})
+
+
+@cache
+def parser(name: str) -> Parser:
+    """The parser of that name. Raises ConfigError with the nearest name for one that does not exist, for a name that is
+    there twice, and for a plugin's that cannot be imported or cannot be called."""
+    added = plugins_named("assay.parsers", name)
+    own = [f"assay's own tasks/score/parsers/{name}.py"] if name in _own_names() else []
+    if added and len(own) + len(added) > 1:
+        raise twice(name, [*own, *(plugin.place for plugin in added)], what="reasoning parser")
+    if added:
+        return _of_plugin(added[0])
+    if not own:
+        hint = did_you_mean_or_list(name, parser_names())
+        raise ConfigError.one(f"there is no reasoning parser `{name}`", suggestion=hint)
+    found: Parser = importlib.import_module(f"tasks.score.parsers.{name}").parse
+    return found
+
+
+def _of_plugin(plugin: Plugin) -> Parser:
+    found = load(plugin, what="reasoning parser")
+    if not callable(found):
+        raise unfit(plugin, what="reasoning parser", reason=f"a {type(found).__name__} cannot be called")
+
+    def checked(text: str) -> Reasoning:
+        try:
+            given = found(text)
+        except Exception as error:  # the plugin's own code, on what a model wrote
+            reason = f"it failed on an answer: {type(error).__name__}: {error}"
+            raise unfit(plugin, what="reasoning parser", reason=reason) from error
+        if not (isinstance(given, tuple) and len(given) == _PARTS and _fits(*given)):
+            reason = "it must give (reasoning: text or None, answer: text, closed: True or False)"
+            raise unfit(plugin, what="reasoning parser", reason=reason)
+        return Reasoning(*given)
+
+    return checked
+
+
+def _fits(reasoning: object, answer: object, closed: object) -> bool:
+    return isinstance(reasoning, str | None) and isinstance(answer, str) and isinstance(closed, bool)
+
+
+def parse_reasoning(name: str, text: str) -> Reasoning:
+    """The parts of one answer, told apart by the parser of that name. Raises ConfigError as `parser` does."""
+    return Reasoning(*parser(name)(text))

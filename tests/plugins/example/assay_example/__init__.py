@@ -1,0 +1,1 @@
+"""What a plugin of assay can bring: a metric, datasets, a reasoning parser."""
