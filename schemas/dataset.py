@@ -16,7 +16,20 @@ class JsonlSource(Config):
     kind: Literal["jsonl"]
     """JSON Lines."""
     path: str
-    """The file, from the YAML file's own folder."""
+    """The file, from the YAML file's own folder; `*` and `**` stand for several. It may end with .gz or .zst."""
+    revision: str | None = None
+    """`sha256:<hex>` of the file: a file that differs is refused."""
+
+
+class JsonSource(Config):
+    """A JSON list of objects, or an object that has such a list in one of its fields."""
+
+    kind: Literal["json"]
+    """JSON."""
+    path: str
+    """The file, from the YAML file's own folder; `*` and `**` stand for several. It may end with .gz or .zst."""
+    field: str | None = None
+    """The field that holds the list, of a file that is an object."""
     revision: str | None = None
     """`sha256:<hex>` of the file: a file that differs is refused."""
 
@@ -27,18 +40,29 @@ class CsvSource(Config):
     kind: Literal["csv"]
     """CSV."""
     path: str
-    """The file, from the YAML file's own folder."""
+    """The file, from the YAML file's own folder; `*` and `**` stand for several. It may end with .gz or .zst."""
     revision: str | None = None
     """`sha256:<hex>` of the file: a file that differs is refused."""
 
 
 class ParquetSource(Config):
-    """One Parquet file."""
+    """A Parquet file, or several."""
 
     kind: Literal["parquet"]
     """Parquet."""
     path: str
-    """The file, from the YAML file's own folder."""
+    """The file, from the YAML file's own folder; `*` and `**` stand for several."""
+    revision: str | None = None
+    """`sha256:<hex>` of the file: a file that differs is refused."""
+
+
+class ArrowSource(Config):
+    """An Arrow IPC file (Feather version 2) or stream, or several."""
+
+    kind: Literal["arrow"]
+    """Arrow."""
+    path: str
+    """The file, from the YAML file's own folder; `*` and `**` stand for several."""
     revision: str | None = None
     """`sha256:<hex>` of the file: a file that differs is refused."""
 
@@ -71,8 +95,25 @@ class HubDatasetSource(Config):
     """A branch, a tag or a commit; a commit is what cannot change."""
 
 
+class QuerySource(Config):
+    """What one SELECT gives, run by DuckDB over local files or over a DuckDB database file, which it cannot change."""
+
+    kind: Literal["duckdb"]
+    """A DuckDB query."""
+    path: str
+    """The folder of the files that the query reads, or the database file; from the YAML file's own folder."""
+    query: str
+    """One SELECT. A file stands in it as a table: `FROM 'rows.parquet'`. ORDER BY makes the order of rows certain."""
+    revision: str | None = None
+    """`sha256:<hex>` of the rows that the query gives: other rows are refused."""
+
+
+FileSource = JsonlSource | JsonSource | CsvSource | ParquetSource | ArrowSource
+"""The sources that are a file, or several by a pattern."""
+
 DatasetSource = Annotated[
-    JsonlSource | CsvSource | ParquetSource | SavedSource | HubDatasetSource, Field(discriminator="kind")
+    JsonlSource | JsonSource | CsvSource | ParquetSource | ArrowSource | SavedSource | QuerySource | HubDatasetSource,
+    Field(discriminator="kind"),
 ]
 
 
@@ -92,11 +133,21 @@ class Prompt(Config):
     """A chat, rendered through the model's chat template."""
     text: str | None = None
     """The prompt as it is sent, without a chat template: Jinja over the row's fields."""
+    system: str | None = None
+    """The system message that goes before `messages`: Jinja over the row's fields."""
+    prefix: str | None = None
+    """What stands once before all else, the examples too (in a chat: of what the user says): Jinja over the row."""
+    suffix: str | None = None
+    """What stands once behind the question (in a chat: the last thing that the user says): Jinja over the row."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> "Prompt":
         if (self.messages is None) == (self.text is None):
             raise ValueError("give either `messages` or `text`")
+        if self.system is not None and self.messages is None:
+            raise ValueError("`system` goes with `messages`; a `text` prompt has a `prefix`")
+        if self.system is not None and any(message.role == "system" for message in self.messages or []):
+            raise ValueError("the system message stands here twice: in `system` and in `messages`")
         return self
 
 
@@ -104,13 +155,56 @@ class FewShot(Config):
     """Examples put before the question, rendered with the dataset's own prompt and target."""
 
     n: Annotated[int, Field(ge=0, le=100)] = 0
-    """Examples before the question."""
+    """Examples before the question. With `pick: fixed` it may be left out: all of the list."""
     source: DatasetSource | None = None
     """Where the examples come from; without it, the dataset itself (a sample is never its own example)."""
-    pick: Literal["first", "random"] = "first"
-    """`random` draws by hash(seed, sample id), so that a sample's examples never depend on the others."""
+    pick: Literal["first", "random", "fixed"] = "first"
+    """`random` draws by hash(seed, sample id), so that a sample's examples never depend on the others; `fixed` takes
+    `ids` or `examples`."""
     seed: int = 0
     """What `pick: random` draws by."""
+    ids: list[str | int] | None = None
+    """With `pick: fixed`: the rows by their id (see `id_field`), in the order in which they stand in the prompt."""
+    examples: list[dict[str, Any]] | None = None
+    """With `pick: fixed`: the rows themselves, each with the fields that the prompt and the target use."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_of_the_list(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("pick") == "fixed" and "n" not in value:
+            given = value.get("ids") if value.get("ids") is not None else value.get("examples")
+            if isinstance(given, list):
+                return {**value, "n": len(given)}
+        return value
+
+    @model_validator(mode="after")
+    def _fixed_has_a_list(self) -> "FewShot":
+        given = [name for name in ("ids", "examples") if getattr(self, name) is not None]
+        if self.pick != "fixed":
+            if given:
+                raise ValueError(f"`{given[0]}` goes with `pick: fixed`")
+            return self
+        if len(given) != 1:
+            raise ValueError("`pick: fixed` needs either `ids` or `examples`")
+        listed = self.ids if self.ids is not None else self.examples or []
+        if not listed:
+            raise ValueError(f"`{given[0]}` is an empty list: leave `few_shot` out")
+        if self.n > len(listed):
+            raise ValueError(f"`n` asks for {self.n} examples, `{given[0]}` has {len(listed)}")
+        if self.ids is not None and len({str(each) for each in self.ids}) != len(self.ids):
+            raise ValueError("`ids` names a row twice")
+        if self.examples is not None and self.source is not None:
+            raise ValueError("`examples` are the rows themselves: leave `source` out")
+        return self
+
+
+class SampleOf(Config):
+    """A random part of the rows. Whether a row is in it depends on the seed and the row's identity alone."""
+
+    n: Annotated[int, Field(ge=1)]
+    """How many rows."""
+    seed: int = 0
+    """What they are drawn by: a row's place in the draw is hash(seed, sample id)."""
 
 
 class Guide(Config):
@@ -190,16 +284,29 @@ class Dataset(Config):
     stop: list[str] = Field(default_factory=list)
     """Texts that end an answer, in place of the experiment's `sampling.stop`."""
     few_shot: FewShot = FewShot()
+    bos: Literal["auto", "always", "never"] = "auto"
+    """The BOS token before a prompt. `auto`: as the model does it (its chat template, or its tokenizer before a text);
+    `always`: exactly one, put in where the model puts none; `never`: none before a `text` prompt."""
     on_overflow: Overflow = "fail"
     """What happens to a prompt that does not fit the model: see docs/datasets.md."""
     cluster: str | None = None
     """A column; rows with the same value are not independent, and error bars say so."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """The most rows, the first ones; an experiment can ask for fewer."""
+    """The most rows, the first ones; an experiment can ask for fewer. With `sample`: the first ones of the draw."""
+    sample: SampleOf | None = None
+    """A random part of the rows in place of all of them."""
     license: str | None = None
     """For the reader."""
     description: str | None = None
     """For the reader; `assay datasets` shows it."""
+
+    @model_validator(mode="after")
+    def _chat_has_its_own_bos(self) -> "Dataset":
+        if self.bos == "never" and self.prompt.messages is not None:
+            raise ValueError(
+                "`bos: never` goes with a `text` prompt: in a chat it is the chat template that writes BOS"
+            )
+        return self
 
     @field_validator("metrics", mode="before")
     @classmethod

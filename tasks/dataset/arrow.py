@@ -1,4 +1,5 @@
-"""Rows out of Arrow data: Parquet files, and folders written by `datasets`, read without that library."""
+"""Rows out of Arrow data: Parquet and Arrow files, folders written by `datasets` (read without that library), and what
+a DuckDB query gives."""
 
 import json
 from collections.abc import Iterator
@@ -9,11 +10,13 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from schemas.dataset import SavedSource
+from schemas.dataset import QuerySource, SavedSource
 from schemas.errors import ConfigError
 from tasks.dataset.rows import RawRow, canonical_json, jsonable
 
 _BATCH_ROWS = 1024
+_IPC_FILE = b"ARROW1"
+"""How a file begins that is no stream."""
 
 
 def parquet_rows(path: Path, *, start: int) -> Iterator[RawRow]:
@@ -29,13 +32,55 @@ def parquet_rows(path: Path, *, start: int) -> Iterator[RawRow]:
         raise ConfigError.one(f"not a readable Parquet file: {broken}", file=path) from broken
 
 
+def ipc_rows(path: Path, *, start: int) -> Iterator[RawRow]:
+    """The rows of one Arrow IPC file or stream. Raises ConfigError for a file that is none."""
+    index = start
+    try:
+        with pa.memory_map(str(path)) as mapped:
+            for batch in _ipc_batches(mapped):
+                for row in _batch_rows(batch, path=path, start=index):
+                    yield row
+                    index = row.index + 1
+    except (pa.ArrowException, OSError) as broken:
+        raise ConfigError.one(f"not a readable Arrow file: {broken}", file=path) from broken
+
+
+def _ipc_batches(mapped: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch]:
+    is_file = mapped.read(len(_IPC_FILE)) == _IPC_FILE
+    mapped.seek(0)
+    if is_file:
+        with pyarrow.ipc.open_file(mapped) as reader:
+            for number in range(reader.num_record_batches):
+                yield from _sliced(reader.get_batch(number))
+    else:
+        with pyarrow.ipc.open_stream(mapped) as stream:
+            for batch in stream:
+                yield from _sliced(batch)
+
+
+def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for offset in range(0, batch.num_rows, _BATCH_ROWS):
+        yield batch.slice(offset, _BATCH_ROWS)
+
+
+def query_rows(source: QuerySource, *, file: Path | None, key: str) -> Iterator[RawRow]:
+    """The rows that a DuckDB query gives, as they come. Raises ConfigError, at the key of the path or of the query, for
+    what is not there, for any statement but one SELECT, and for one that fails."""
+    from warehouse.source_query import query_batches  # noqa: PLC0415  DuckDB only where it is asked
+
+    start = 0
+    for batch in query_batches(path=Path(source.path), sql=source.query, batch_rows=_BATCH_ROWS, file=file, key=key):
+        yield from _batch_rows(batch, path=Path(source.path), start=start)
+        start += batch.num_rows
+
+
 def _batch_rows(batch: pa.RecordBatch, *, path: Path, start: int) -> Iterator[RawRow]:
     for index, values in enumerate(batch.to_pylist(), start=start):
         try:
             fields = jsonable(values)
         except TypeError as unfit:
             raise ConfigError.one(f"row {index}: {unfit}", file=path) from unfit
-        yield RawRow(index=index, raw=canonical_json(fields).encode("ascii"), fields=fields, line=None)
+        yield RawRow(index=index, raw=canonical_json(fields).encode("ascii"), fields=fields, line=None, file=path)
 
 
 def saved_files(source: SavedSource, *, file: Path | None, key: str) -> list[Path]:
@@ -69,8 +114,7 @@ def saved_rows(source: SavedSource, *, file: Path | None, key: str) -> Iterator[
 def _stream(path: Path) -> Iterator[pa.RecordBatch]:
     with pa.memory_map(str(path)) as mapped, pyarrow.ipc.open_stream(mapped) as reader:
         for batch in reader:
-            for offset in range(0, batch.num_rows, _BATCH_ROWS):
-                yield batch.slice(offset, _BATCH_ROWS)
+            yield from _sliced(batch)
 
 
 def _read_all(path: Path) -> pa.Table:

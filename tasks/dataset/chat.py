@@ -52,6 +52,7 @@ def _chat_environment() -> BoundedEnvironment:
 
 
 _ENVIRONMENT = _chat_environment()
+_PLAIN = "{% for message in messages %}[{{ message.role }}]\n{{ message.content }}\n{% endfor %}[assistant]\n"
 
 
 class ChatTemplateError(Exception):
@@ -106,6 +107,13 @@ class ChatTemplate:
             compiled=_compile(default, file=file),
             tool_compiled=None if tools is None else _compile(tools, file=file),
         )
+
+    @classmethod
+    def plain(cls) -> "ChatTemplate":
+        """No model's: each message under its role, for people who look at prompts before they have a model."""
+        file = Path("plain")
+        compiled = _compile(_PLAIN, file=file)
+        return cls(text=_PLAIN, tool_text=None, special_tokens={}, file=file, compiled=compiled, tool_compiled=None)
 
     def render(
         self,

@@ -8,11 +8,13 @@ from typing import Any
 from schemas.dataset import NamedDataset
 from schemas.errors import ConfigError
 from tasks.dataset.chat import ChatTemplate, ChatTemplateError
-from tasks.dataset.load import Row
-from tasks.dataset.rows import canonical_json, sha256_hex
+from tasks.dataset.rows import Row, canonical_json, sha256_hex
 from tasks.dataset.shots import answer_text, delimiter, messages_with_shots, text_with_shots
 from tasks.dataset.template import Template, compile_template, native, render
 from tasks.dataset.unicode import valid_unicode
+
+_EXAMPLES_KEPT = 4096
+"""Rendered examples that are remembered: of a large pool each is drawn seldom."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,10 @@ class Composer:
             (message.role, self._template(message.content, f"prompt.messages.{number}.content"))
             for number, message in enumerate(config.prompt.messages or [])
         ]
+        prompt = config.prompt
+        self._system = None if prompt.system is None else self._template(prompt.system, "prompt.system")
+        self._prefix = None if prompt.prefix is None else self._template(prompt.prefix, "prompt.prefix")
+        self._suffix = None if prompt.suffix is None else self._template(prompt.suffix, "prompt.suffix")
         self._target = None if config.target is None else self._template(config.target, "target")
         self._choices: Template | list[Template] | None
         if isinstance(config.choices, str):
@@ -66,10 +72,11 @@ class Composer:
         examples = [self._example(shot) for shot in shots]
         question = self._question(row)
         if isinstance(question, str):
-            text, replaced = valid_unicode(text_with_shots(question, examples=examples))
+            whole = f"{self._on(row, self._prefix)}{text_with_shots(question, examples=examples)}"
+            text, replaced = valid_unicode(f"{whole}{self._on(row, self._suffix)}")
             return Composed(prompt=text, messages=None, replaced_characters=replaced)
         messages, replaced = [], 0
-        for message in messages_with_shots(question, examples=examples):
+        for message in self._around(row, messages_with_shots(question, examples=examples)):
             content, bad = valid_unicode(message["content"])
             replaced += bad
             messages.append({"role": message["role"], "content": content})
@@ -116,6 +123,7 @@ class Composer:
             "target": config.target,
             "choices": config.choices,
             "few_shot": config.few_shot.model_dump(),
+            "bos": config.bos,
             "chat_template": self._chat.text if self.is_chat and self._chat is not None else None,
         }
         return sha256_hex(canonical_json(parts))
@@ -127,8 +135,25 @@ class Composer:
 
     def _example(self, shot: Row) -> tuple[Any, str]:
         if shot.sample_id not in self._examples:
+            if len(self._examples) >= _EXAMPLES_KEPT:
+                self._examples.clear()
             self._examples[shot.sample_id] = (self._question(shot), answer_text(self.target(shot)))
         return self._examples[shot.sample_id]
+
+    def _around(self, row: Row, turns: list[dict[str, str]]) -> list[dict[str, str]]:
+        """A dialogue with the system message, the prefix before what the user says first, the suffix behind what the
+        user says last."""
+        said = [dict(turn) for turn in turns]
+        if self._prefix is not None:
+            first = next(turn for turn in said if turn["role"] == "user")
+            first["content"] = self._on(row, self._prefix) + first["content"]
+        said[-1]["content"] += self._on(row, self._suffix)
+        if self._system is not None:
+            said.insert(0, {"role": "system", "content": self._on(row, self._system)})
+        return said
+
+    def _on(self, row: Row, template: Template | None) -> str:
+        return "" if template is None else str(self._on_row(row, render, template))
 
     def _on_row(self, row: Row, how: Any, template: Template) -> Any:
         try:

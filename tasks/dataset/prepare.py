@@ -12,9 +12,9 @@ from tasks.dataset.chat import ChatTemplate
 from tasks.dataset.compose import Composed, Composer
 from tasks.dataset.continuation import ChoiceJob, encode_choices
 from tasks.dataset.guide import dataset_grammar, grammar_of
-from tasks.dataset.load import LoadedDataset, Row
+from tasks.dataset.load import LoadedDataset
 from tasks.dataset.overflow import cut_choices, cut_middle, too_long
-from tasks.dataset.rows import sha256_hex
+from tasks.dataset.rows import Row, sha256_hex
 from tasks.dataset.shots import choose_shots
 from tasks.dataset.template import check_templates
 from tasks.dataset.tokenizer import Tokenizer
@@ -66,37 +66,95 @@ def prepare_samples(
     loglikelihood: bool = False,
     generate: bool = True,
 ) -> Prepared:
-    """Renders, encodes and fits every loaded row.
+    """Renders, encodes and fits every loaded row. Takes and raises what Preparation does."""
+    preparation = Preparation(
+        dataset=dataset,
+        loaded=loaded,
+        tokenizer=tokenizer,
+        chat=chat,
+        max_len=max_len,
+        loglikelihood=loglikelihood,
+        generate=generate,
+    )
+    return preparation.result(preparation.samples(loaded.rows))
 
-    max_len: tokens of a prompt with its answer. loglikelihood: the metrics read the choices' log-likelihoods, so each
-    choice is encoded (one token is kept free for it, as the engine asks). generate: an answer is generated too, so each
-    prompt needs room for `sampling.max_tokens`.
+
+class Preparation:
+    """Renders, encodes and fits the rows of a dataset, all at once or some at a time.
+
+    loaded: the dataset's columns, its examples, its warnings. max_len: tokens of a prompt with its answer.
+    loglikelihood: the metrics read the choices' log-likelihoods, so each choice is encoded (one token is kept free for
+    it, as the engine asks). generate: an answer is generated too, so each prompt needs room for `sampling.max_tokens`.
+    keep_too_long: prompts that do not fit stay as they are, to be counted.
 
     Raises ConfigError: templates that do not fit the columns, an invalid grammar for the whole dataset, an output
-    budget that leaves no room for a prompt, prompts that begin with two BOS tokens, and, under `on_overflow: fail` (and
-    `drop_shots`, where dropping was not enough), prompts that are too long, with their list.
+    budget that leaves no room for a prompt; and on rows, prompts that begin with two BOS tokens, and, under
+    `on_overflow: fail` (and `drop_shots`, where dropping was not enough), prompts that are too long, with their list.
     """
-    work = _Work(dataset=dataset, tokenizer=tokenizer, max_len=max_len, loglikelihood=loglikelihood, generate=generate)
-    work.check_budget()
-    check_templates(dataset, loaded.columns)
-    if loaded.shot_pool:
-        check_templates(dataset, loaded.shot_columns, examples=True)
-    shared = dataset_grammar(dataset)
-    work.composer = composer = Composer(dataset=dataset, chat=chat)
-    if loglikelihood and dataset.config.choices is None:
-        raise work.problem("a metric reads log-likelihoods, and the dataset has no `choices`", key="choices")
-    drafts = [work.draft(row, pool=loaded.shot_pool) for row in loaded.rows]
-    work.encode(drafts)
-    kept, skipped = work.fit(drafts)
-    samples = [_sample(draft, dataset=dataset, composer=composer, shared=shared) for draft in kept]
-    return Prepared(
-        samples=samples,
-        skipped=skipped,
-        tokenize_s=work.tokenize_s,
-        template_hash=composer.template_hash(),
-        bos_policy=_bos_policy(composer, tokenizer),
-        warnings=[*loaded.warnings, *_warnings(dataset.name, kept, skipped), *work.token_warnings(kept)],
-    )
+
+    def __init__(
+        self,
+        *,
+        dataset: NamedDataset,
+        loaded: LoadedDataset,
+        tokenizer: Tokenizer,
+        chat: ChatTemplate | None,
+        max_len: int,
+        loglikelihood: bool = False,
+        generate: bool = True,
+        keep_too_long: bool = False,
+    ) -> None:
+        self._dataset = dataset
+        self._loaded = loaded
+        self._keep_too_long = keep_too_long
+        self._work = work = _Work(
+            dataset=dataset, tokenizer=tokenizer, max_len=max_len, loglikelihood=loglikelihood, generate=generate
+        )
+        if not keep_too_long:
+            work.check_budget()
+        check_templates(dataset, loaded.columns)
+        if loaded.shot_pool:
+            check_templates(dataset, loaded.shot_columns, examples=True)
+        self._shared = dataset_grammar(dataset)
+        work.composer = Composer(dataset=dataset, chat=chat)
+        if loglikelihood and dataset.config.choices is None:
+            raise work.problem("a metric reads log-likelihoods, and the dataset has no `choices`", key="choices")
+        self._skipped: list[Skipped] = []
+        self._noted = _Noted()
+
+    def samples(self, rows: Sequence[Row]) -> list[Sample]:
+        """The samples of these rows; those that `on_overflow: skip` leaves out are missing."""
+        work = self._work
+        drafts = [work.draft(row, pool=self._loaded.shot_pool) for row in rows]
+        work.encode(drafts)
+        kept, skipped = (drafts, []) if self._keep_too_long else work.fit(drafts)
+        self._skipped += skipped
+        self._noted.add(kept, odd_bos=work.odd_bos(kept))
+        return [_sample(draft, dataset=self._dataset, composer=work.composer, shared=self._shared) for draft in kept]
+
+    def nothing_left(self) -> ConfigError:
+        """The error for a dataset of which `on_overflow: skip` has left out every row."""
+        return self._work.problem(
+            f"no prompt of {self._dataset.name} fits into {self._work.max_len:,} tokens: all rows are skipped",
+            key="on_overflow",
+            suggestion="lower max_tokens, write cut_middle, or take a model with a longer context",
+        )
+
+    def result(self, samples: list[Sample]) -> Prepared:
+        """What was prepared so far. samples: what of it was kept."""
+        work = self._work
+        return Prepared(
+            samples=samples,
+            skipped=self._skipped,
+            tokenize_s=work.tokenize_s,
+            template_hash=work.composer.template_hash(),
+            bos_policy=_bos_policy(work.composer, work.tokenizer),
+            warnings=[
+                *self._loaded.warnings,
+                *self._noted.warnings(self._dataset.name, skipped=len(self._skipped)),
+                *([work.bos_warning()] if self._noted.odd_bos else []),
+            ],
+        )
 
 
 class _Work:
@@ -108,7 +166,7 @@ class _Work:
         self, *, dataset: NamedDataset, tokenizer: Tokenizer, max_len: int, loglikelihood: bool, generate: bool
     ) -> None:
         self.dataset = dataset
-        self.tokenizer = tokenizer
+        self.tokenizer = self._with_bos(tokenizer)
         self.max_len = max_len
         self.loglikelihood = loglikelihood
         self.budget = dataset.sampling.max_tokens if generate else 0
@@ -117,6 +175,13 @@ class _Work:
     def problem(self, message: str, *, key: str, suggestion: str | None = None) -> ConfigError:
         file = Path(self.dataset.path) if self.dataset.path else None
         return ConfigError.one(message, file=file, key=key, suggestion=suggestion)
+
+    def _with_bos(self, tokenizer: Tokenizer) -> Tokenizer:
+        try:
+            return tokenizer.with_bos(self.dataset.config.bos)
+        except ConfigError as none:
+            [problem] = none.problems
+            raise self.problem(problem.message, key="bos", suggestion=problem.suggestion) from none
 
     def check_budget(self) -> None:
         if self.budget >= self.max_len:
@@ -226,19 +291,20 @@ class _Work:
             reason=f"needs {tokens:,} tokens, {self.max_len:,} are there",
         )
 
-    def token_warnings(self, drafts: Sequence[Draft]) -> list[str]:
-        """What is odd about the special tokens, each with what it may cost."""
-        name, tokenizer = self.dataset.name, self.tokenizer
-        first = [tokenizer.bos_token_id]
+    def odd_bos(self, drafts: Sequence[Draft]) -> bool:
+        """Whether a prompt lacks the BOS that the model's own files ask for."""
+        tokenizer = self.tokenizer
+        if tokenizer.bos_policy != "auto":
+            return False
+        asked = tokenizer.adds_bos() if self.composer.is_chat else tokenizer.asks_for_bos
+        return asked and any(draft.token_ids[:1] != [tokenizer.bos_token_id] for draft in drafts)
+
+    def bos_warning(self) -> str:
+        """What is odd about the special tokens where odd_bos found it."""
+        name = self.dataset.name
         if self.composer.is_chat:
-            if tokenizer.adds_bos() and any(draft.token_ids[:1] != first for draft in drafts):
-                return [
-                    f"{name}: the tokenizer puts BOS before plain text, the chat template does not: check the model"
-                ]
-            return []
-        if tokenizer.asks_for_bos and any(draft.token_ids[:1] != first for draft in drafts):
-            return [f"{name}: tokenizer_config.json asks for BOS and tokenizer.json does not add it: prompts have none"]
-        return []
+            return f"{name}: the tokenizer puts BOS before plain text, the chat template does not: check the model"
+        return f"{name}: tokenizer_config.json asks for BOS and tokenizer.json does not add it: prompts have none"
 
 
 def _sample(draft: Draft, *, dataset: NamedDataset, composer: Composer, shared: Grammar | None) -> Sample:
@@ -268,25 +334,43 @@ def _sample(draft: Draft, *, dataset: NamedDataset, composer: Composer, shared: 
 
 
 def _bos_policy(composer: Composer, tokenizer: Tokenizer) -> str:
+    if tokenizer.bos_policy == "always":
+        return f"{'chat template' if composer.is_chat else 'text'}: exactly one BOS in front"
     if composer.is_chat:
         return "chat template: no special tokens added"
+    if tokenizer.bos_policy == "never":
+        return "text: no BOS"
     return "text: the tokenizer's post-processor adds " + ("BOS" if tokenizer.adds_bos() else "no BOS")
 
 
-def _warnings(name: str, drafts: Sequence[Draft], skipped: Sequence[Skipped]) -> list[str]:
-    def counted(what: Callable[[Draft], int]) -> tuple[int, int]:
-        values = [what(draft) for draft in drafts]
-        return sum(values), sum(value > 0 for value in values)
+_COUNTED: tuple[tuple[Callable[[Draft], int], str], ...] = (
+    (lambda draft: draft.cut_tokens, "tokens cut from the middle of {} prompts"),
+    (lambda draft: draft.shots_dropped, "examples dropped from {} prompts"),
+    (lambda draft: draft.composed.replaced_characters, "characters of {} prompts replaced by U+FFFD"),
+    (lambda draft: sum(choice.encoded_apart for choice in draft.choices), "choices of {} samples encoded apart"),
+    (lambda draft: not draft.composed.prompt, "of {} prompts empty: BOS or EOS stands for them"),
+)
 
-    found = []
-    for total, samples, text in (
-        (*counted(lambda d: d.cut_tokens), "tokens cut from the middle of {} prompts"),
-        (*counted(lambda d: d.shots_dropped), "examples dropped from {} prompts"),
-        (*counted(lambda d: d.composed.replaced_characters), "characters of {} prompts replaced by U+FFFD"),
-        (*counted(lambda d: sum(c.encoded_apart for c in d.choices)), "choices of {} samples encoded apart"),
-        (*counted(lambda d: not d.composed.prompt), "of {} prompts empty: BOS or EOS stands for them"),
-        (len(skipped), len(skipped), "rows skipped: too long"),
-    ):
-        if total:
-            found.append(f"{name}: {total:,} {text.format(f'{samples:,}')}")
-    return found
+
+class _Noted:
+    """Counts what a reader should know of the samples: of each kind how many, and in how many samples."""
+
+    def __init__(self) -> None:
+        self._totals = [0] * len(_COUNTED)
+        self._samples = [0] * len(_COUNTED)
+        self.odd_bos = False
+
+    def add(self, drafts: Sequence[Draft], *, odd_bos: bool) -> None:
+        self.odd_bos = self.odd_bos or odd_bos
+        for place, (count, _) in enumerate(_COUNTED):
+            values = [count(draft) for draft in drafts]
+            self._totals[place] += sum(values)
+            self._samples[place] += sum(value > 0 for value in values)
+
+    def warnings(self, name: str, *, skipped: int) -> list[str]:
+        found = [
+            f"{name}: {total:,} {text.format(f'{samples:,}')}"
+            for total, samples, (_, text) in zip(self._totals, self._samples, _COUNTED, strict=True)
+            if total
+        ]
+        return [*found, f"{name}: {skipped:,} rows skipped: too long"] if skipped else found

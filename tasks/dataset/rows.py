@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tasks.config.nearest import nearest as nearest_name
@@ -15,13 +16,24 @@ from tasks.config.nearest import nearest as nearest_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawRow:
-    """One row. index counts from 0; raw is the line's own bytes for JSONL, else the row's canonical JSON in UTF-8;
-    line counts from 1 and is None where the source has no lines."""
+    """One row. index counts from 0, through all files of the source; raw is the row's own bytes for JSONL and JSON,
+    else its canonical JSON in UTF-8; line counts from 1, None where the source has no lines; file is where it lies."""
 
     index: int
     raw: bytes
     fields: dict[str, Any]
     line: int | None
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row that a run uses. sample_id is `<dataset>:<the row's own id, or its hash and occurrence number>`."""
+
+    sample_id: str
+    row_index: int
+    raw: bytes
+    fields: dict[str, Any]
 
 
 def canonical_json(value: Any) -> str:

@@ -1,6 +1,5 @@
 """Few-shot examples: which rows a sample gets, and how they stand before its question."""
 
-import hashlib
 import json
 import random
 from collections.abc import Sequence
@@ -9,7 +8,8 @@ from typing import Any
 
 from schemas.dataset import NamedDataset
 from schemas.errors import ConfigError
-from tasks.dataset.load import Row
+from tasks.dataset.pick import draw_of
+from tasks.dataset.rows import Row
 
 SHOT_END = "\n\n"
 """What stands between two examples of a text prompt, and between the last one and the question."""
@@ -19,18 +19,21 @@ def choose_shots(*, dataset: NamedDataset, pool: Sequence[Row], row: Row) -> lis
     """The examples of one row, `few_shot.n` of them, never the row itself nor a copy of it.
 
     `first` takes the pool's first; `random` draws by sha256 of the seed and the sample's id, so that neither the other
-    samples nor the process have a say. Raises ConfigError when the pool has too few."""
+    samples nor the process have a say; `fixed` takes the list's first, one fewer for a row that is itself the list's
+    last chance. Raises ConfigError when the pool of the other two has too few."""
     few = dataset.config.few_shot
     if few.n == 0:
         return []
     chosen: list[Row] = []
-    order = range(len(pool)) if few.pick == "first" else _drawn(len(pool), seed=few.seed, sample_id=row.sample_id)
+    order = _drawn(len(pool), seed=few.seed, sample_id=row.sample_id) if few.pick == "random" else range(len(pool))
     for index in order:
         candidate = pool[index]
         if candidate.sample_id != row.sample_id and candidate.fields != row.fields:
             chosen.append(candidate)
             if len(chosen) == few.n:
                 return chosen
+    if few.pick == "fixed":
+        return chosen
     raise ConfigError.one(
         f"{dataset.name} asks for {few.n} examples; other than row {row.row_index} there are only {len(chosen)} rows",
         file=Path(dataset.path) if dataset.path else None,
@@ -40,8 +43,7 @@ def choose_shots(*, dataset: NamedDataset, pool: Sequence[Row], row: Row) -> lis
 
 
 def _drawn(size: int, *, seed: int, sample_id: str) -> "_Draw":
-    digest = hashlib.sha256(f"{seed}\0{sample_id}".encode("utf-8", "surrogatepass")).digest()
-    return _Draw(size, random.Random(int.from_bytes(digest, "big")))  # noqa: S311  a draw, no secret
+    return _Draw(size, random.Random(draw_of(sample_id, seed=seed)))  # noqa: S311  a draw, no secret
 
 
 class _Draw:

@@ -1,74 +1,97 @@
-"""Reading a dataset's rows: JSONL, CSV, Parquet, a folder saved by `datasets`, a hub name."""
+"""Reading a dataset's rows: text files, Arrow data, a DuckDB query, a hub name."""
 
-import csv
 import hashlib
-import json
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
 
-from schemas.dataset import CsvSource, DatasetSource, HubDatasetSource, JsonlSource, ParquetSource, SavedSource
+from schemas.dataset import (
+    ArrowSource,
+    CsvSource,
+    DatasetSource,
+    FileSource,
+    HubDatasetSource,
+    JsonlSource,
+    JsonSource,
+    ParquetSource,
+    QuerySource,
+    SavedSource,
+)
 from schemas.errors import ConfigError
-from tasks.config.disk import names_in
 from tasks.config.locate import relative_to_here
-from tasks.config.nearest import did_you_mean
-from tasks.dataset.rows import RawRow, canonical_json
+from tasks.dataset.files import files_hash, fixed_folder, source_files
+from tasks.dataset.rows import RawRow
+from tasks.dataset.text_rows import csv_rows, json_rows, jsonl_rows
 
 __all__ = ["RawRow", "file_fingerprint", "read_rows"]
 
 _SHA256 = re.compile(r"sha256:([0-9a-fA-F]{64})")
-_BOM = b"\xef\xbb\xbf"
-_CSV_FIELD_LIMIT = 1 << 30
 
 
 def read_rows(source: DatasetSource, *, file: Path | None = None, key: str = "source") -> Iterator[RawRow]:
-    """The source's rows in their order, one at a time.
+    """The source's rows in their order, one at a time: no more than a batch of them is held.
 
     file and key say where the source was written down, for the problems that lie there. Raises ConfigError: for a path
     that is missing or of another revision (with file and key), and for a broken row (with the data file and the line).
     """
     _check_revision(source, file=file, key=key)
     match source:
-        case JsonlSource():
-            yield from _jsonl(_existing_file(source.path, file=file, key=key))
-        case CsvSource():
-            yield from _csv(_existing_file(source.path, file=file, key=key))
-        case ParquetSource():
-            from tasks.dataset.arrow import parquet_rows  # noqa: PLC0415  pyarrow only where it is read
-
-            yield from parquet_rows(_existing_file(source.path, file=file, key=key), start=0)
         case SavedSource():
-            from tasks.dataset.arrow import saved_rows  # noqa: PLC0415
+            from tasks.dataset.arrow import saved_rows  # noqa: PLC0415  pyarrow only where it is read
 
             yield from saved_rows(source, file=file, key=key)
-        case HubDatasetSource():
-            from tasks.dataset.arrow import parquet_rows  # noqa: PLC0415
-            from tasks.dataset.hub import hub_files  # noqa: PLC0415
+        case QuerySource():
+            from tasks.dataset.arrow import query_rows  # noqa: PLC0415
 
+            yield from query_rows(source, file=file, key=key)
+        case _:
             start = 0
-            for path in hub_files(source, file=file, key=key):
-                part = parquet_rows(path, start=start) if path.suffix == ".parquet" else _jsonl(path, start=start)
-                for row in part:
+            for path in _content_files(source, file=file, key=key):
+                for row in _file_rows(source, path, start=start):
                     start = row.index + 1
                     yield row
 
 
+def _file_rows(source: FileSource | HubDatasetSource, path: Path, *, start: int) -> Iterator[RawRow]:
+    match source:
+        case JsonlSource():
+            return jsonl_rows(path, start=start)
+        case JsonSource():
+            return json_rows(path, field=source.field, start=start)
+        case CsvSource():
+            return csv_rows(path, start=start)
+        case ArrowSource():
+            from tasks.dataset.arrow import ipc_rows  # noqa: PLC0415
+
+            return ipc_rows(path, start=start)
+        case ParquetSource() | HubDatasetSource():
+            if path.suffix == ".jsonl" and isinstance(source, HubDatasetSource):
+                return jsonl_rows(path, start=start)
+            from tasks.dataset.arrow import parquet_rows  # noqa: PLC0415
+
+            return parquet_rows(path, start=start)
+
+
 def file_fingerprint(source: DatasetSource, *, file: Path | None = None, key: str = "source") -> str:
-    """sha256 (hex) of what the source holds: of the file, or of all data files in their order.
+    """sha256 (hex) of what the source holds: of the file; of a saved folder's or a hub's data files in their order; of
+    a pattern's files, what `sha256sum` prints of them; of a query, the canonical JSON of its rows, each with a newline.
 
     Raises ConfigError where the source cannot be found."""
     digest = hashlib.sha256()
-    for path in _content_files(source, file=file, key=key):
+    if isinstance(source, QuerySource):
+        from tasks.dataset.arrow import query_rows  # noqa: PLC0415
+
+        for row in query_rows(source, file=file, key=key):
+            digest.update(row.raw + b"\n")
+        return digest.hexdigest()
+    paths = _content_files(source, file=file, key=key)
+    if not isinstance(source, SavedSource | HubDatasetSource):
+        return files_hash(paths, folder=fixed_folder(source.path) if len(paths) > 1 else Path())
+    for path in paths:
         with path.open("rb") as stream:
-            _feed(digest, stream)
+            while block := stream.read(1 << 20):
+                digest.update(block)
     return digest.hexdigest()
-
-
-def _feed(digest: Any, stream: BinaryIO) -> None:
-    while block := stream.read(1 << 20):
-        digest.update(block)
 
 
 def _content_files(source: DatasetSource, *, file: Path | None, key: str) -> list[Path]:
@@ -80,20 +103,7 @@ def _content_files(source: DatasetSource, *, file: Path | None, key: str) -> lis
         from tasks.dataset.hub import hub_files  # noqa: PLC0415
 
         return hub_files(source, file=file, key=key)
-    return [_existing_file(source.path, file=file, key=key)]
-
-
-def _existing_file(path: str, *, file: Path | None, key: str) -> Path:
-    found = Path(path)
-    if not found.is_file():
-        what = "is a folder, not a file" if found.is_dir() else "does not exist"
-        raise ConfigError.one(
-            f"the data file {relative_to_here(found)} {what}",
-            file=file,
-            key=f"{key}.path",
-            suggestion=did_you_mean(found.name, [name for name in names_in(found.parent) if name != found.name]),
-        )
-    return found
+    return source_files(source.path, file=file, key=key)
 
 
 def _check_revision(source: DatasetSource, *, file: Path | None, key: str) -> None:
@@ -109,105 +119,11 @@ def _check_revision(source: DatasetSource, *, file: Path | None, key: str) -> No
         )
     found = file_fingerprint(source, file=file, key=key)
     if found != wanted.group(1).lower():
+        is_query = isinstance(source, QuerySource)
+        what = "what the query gives" if is_query else str(relative_to_here(Path(source.path)))
         raise ConfigError.one(
-            f"{relative_to_here(Path(source.path))} has changed: its sha256 is {found}, "
-            f"the revision asks for {wanted.group(1).lower()}",
+            f"{what} has changed: its sha256 is {found}, the revision asks for {wanted.group(1).lower()}",
             file=file,
             key=f"{key}.revision",
-            suggestion=f"restore the file, or write sha256:{found}",
+            suggestion=f"restore {'the data' if is_query else 'the file'}, or write sha256:{found}",
         )
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"the number {text} is out of range")
-    return number
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
-
-
-def _jsonl(path: Path, *, start: int = 0) -> Iterator[RawRow]:
-    index = start
-    with path.open("rb") as stream:
-        for line, ended in enumerate(stream, start=1):
-            raw = ended.removesuffix(b"\n").removesuffix(b"\r")
-            if not raw.strip():
-                continue
-            try:
-                text = (raw.removeprefix(_BOM) if line == 1 else raw).decode("utf-8")
-                fields = _DECODER.decode(text)
-            except UnicodeDecodeError as broken:
-                raise ConfigError.one(
-                    f"not UTF-8: {broken.reason} at byte {broken.start + 1} of the line", file=path, line=line
-                ) from broken
-            except json.JSONDecodeError as broken:
-                raise ConfigError.one(
-                    f"broken JSON: {broken.msg} at column {broken.colno}", file=path, line=line
-                ) from broken
-            except (ValueError, RecursionError) as broken:
-                raise ConfigError.one(f"broken JSON: {broken}", file=path, line=line) from broken
-            if not isinstance(fields, dict):
-                raise ConfigError.one(f"a row must be a JSON object, this one is {_kind(fields)}", file=path, line=line)
-            yield RawRow(index=index, raw=raw, fields=fields, line=line)
-            index += 1
-
-
-def _kind(value: Any) -> str:
-    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
-
-
-def _utf8_lines(path: Path) -> Iterator[str]:
-    with path.open("rb") as stream:
-        for line, raw in enumerate(stream, start=1):
-            try:
-                yield (raw.removeprefix(_BOM) if line == 1 else raw).decode("utf-8")
-            except UnicodeDecodeError as broken:
-                raise ConfigError.one(
-                    f"not UTF-8: {broken.reason} at byte {broken.start + 1} of the line", file=path, line=line
-                ) from broken
-
-
-def _csv(path: Path) -> Iterator[RawRow]:
-    csv.field_size_limit(_CSV_FIELD_LIMIT)  # the module's own limit (128 KiB) is a process-wide setting
-    reader = csv.reader(_utf8_lines(path), strict=True)
-    header: list[str] | None = None
-    index = 0
-    try:
-        while True:
-            line = reader.line_num + 1
-            cells = next(reader, None)
-            if cells is None:
-                break
-            if not cells:
-                continue
-            if header is None:
-                header = _csv_header(cells, path=path, line=line)
-                continue
-            if len(cells) != len(header):
-                raise ConfigError.one(
-                    f"the row has {len(cells)} fields, the header has {len(header)}", file=path, line=line
-                )
-            fields: dict[str, Any] = dict(zip(header, cells, strict=True))
-            yield RawRow(index=index, raw=canonical_json(fields).encode("ascii"), fields=fields, line=line)
-            index += 1
-    except csv.Error as broken:
-        raise ConfigError.one(f"broken CSV: {broken}", file=path, line=max(reader.line_num, 1)) from broken
-    if header is None:
-        raise ConfigError.one("a CSV file needs a header line, this one is empty", file=path, line=1)
-
-
-def _csv_header(cells: list[str], *, path: Path, line: int) -> list[str]:
-    unnamed = [number for number, cell in enumerate(cells, start=1) if not cell.strip()]
-    if unnamed:
-        raise ConfigError.one(f"column {unnamed[0]} of the header has no name", file=path, line=line)
-    twice = sorted({cell for cell in cells if cells.count(cell) > 1})
-    if twice:
-        raise ConfigError.one(f"the header names {twice[0]!r} twice", file=path, line=line)
-    return cells

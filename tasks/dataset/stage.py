@@ -14,7 +14,7 @@ from schemas.summary import DatasetsSummary, DatasetSummary
 from tasks.config.lines import lines_added, with_lines
 from tasks.dataset.chat import ChatTemplate
 from tasks.dataset.guide import dataset_grammar
-from tasks.dataset.load import load_rows
+from tasks.dataset.load import load_rows, survey_rows
 from tasks.dataset.prepare import prepare_samples
 from tasks.dataset.template import check_templates
 from tasks.dataset.tokenizer import Tokenizer
@@ -44,7 +44,7 @@ def check_datasets(experiment: Experiment) -> None:
     for dataset in experiment.datasets:
         problems += _problems_of(partial(dataset_grammar, dataset))
         try:
-            loaded = load_rows(dataset)
+            loaded = survey_rows(dataset)
         except ConfigError as error:
             problems += error.problems
             continue

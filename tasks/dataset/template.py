@@ -78,14 +78,15 @@ def native(template: Template, fields: Mapping[str, Any]) -> Any:
 def check_templates(dataset: NamedDataset, fields: Iterable[str], *, examples: bool = False) -> None:
     """Checks every name that the dataset's templates and column settings use against its columns.
 
-    examples: the columns are those of `few_shot.source`, which needs only what the prompt and the target use.
+    examples: the columns are those of the few-shot examples, which need only what the question and the target use.
     Raises one ConfigError with all problems: unknown fields, unknown columns, syntax errors."""
     columns = list(fields)
     file = Path(dataset.path) if dataset.path else None
-    whose = "'s few_shot.source" if examples else ""
+    listed = "examples" if dataset.config.few_shot.examples is not None else "source"
+    whose = f"'s few_shot.{listed}" if examples else ""
     problems: list[Problem] = []
     for key, text in template_texts(dataset):
-        if examples and not key.startswith(("prompt.", "target")):
+        if examples and not key.startswith(("prompt.text", "prompt.messages", "target")):
             continue
         try:
             template = compile_template(text, file=file, key=key)
@@ -118,11 +119,13 @@ def check_templates(dataset: NamedDataset, fields: Iterable[str], *, examples: b
 
 
 def template_texts(dataset: NamedDataset) -> list[tuple[str, str]]:
-    """Every template of a dataset with its key: prompt, target, choices, guide options."""
+    """Every template of a dataset with its key: prompt, target, choices."""
     config = dataset.config
-    texts: list[tuple[str, str]] = []
-    if config.prompt.text is not None:
-        texts.append(("prompt.text", config.prompt.text))
+    texts = [
+        (f"prompt.{name}", text)
+        for name in ("text", "system", "prefix", "suffix")
+        if (text := getattr(config.prompt, name)) is not None
+    ]
     for number, message in enumerate(config.prompt.messages or []):
         texts.append((f"prompt.messages.{number}.content", message.content))
     if config.target is not None:

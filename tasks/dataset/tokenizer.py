@@ -1,12 +1,14 @@
 """The model's tokenizer on the `tokenizers` package, and the one policy for its special tokens.
 
-The policy: after a chat template no special token is added, since the template has put them in; a plain text prompt
-gets those that the tokenizer's own post-processor adds. A prompt that begins with two BOS tokens is refused.
+The policy `auto`: after a chat template no special token is added, since the template has put them in; a plain text
+prompt gets those that the tokenizer's own post-processor adds. `always` puts a BOS in front of what has none, `never`
+takes it away. A prompt that begins with two BOS tokens is refused.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import tokenizers
 
@@ -30,6 +32,8 @@ class Tokenizer:
     eos_token_id: int | None
     asks_for_bos: bool
     """tokenizer_config.json says `add_bos_token: true`."""
+    bos_policy: Literal["auto", "always", "never"] = "auto"
+    """What `encode_batch` does about BOS."""
     numbers: list[int]
     """One int object for each id: millions of token ids then take a pointer each."""
 
@@ -69,13 +73,29 @@ class Tokenizer:
         return self.inner.encode(valid_unicode(text)[0], add_special_tokens=add_special_tokens).ids
 
     def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[int]]:
-        """As encode, for many texts at once, on all cores."""
+        """As encode, for many texts at once, on all cores, and with the BOS that the policy wants."""
         ids: list[list[int]] = []
         for start in range(0, len(texts), _BATCH):  # bounds the memory that the encodings take
             part = [valid_unicode(text)[0] for text in texts[start : start + _BATCH]]
             encodings = self.inner.encode_batch_fast(part, add_special_tokens=add_special_tokens)
             ids.extend(list(map(self.numbers.__getitem__, encoding.ids)) for encoding in encodings)
-        return ids
+        if self.bos_policy == "auto" or self.bos_token_id is None:
+            return ids
+        return [self._with_policy(each, bos=self.bos_token_id) for each in ids]
+
+    def _with_policy(self, token_ids: list[int], *, bos: int) -> list[int]:
+        has = token_ids[:1] == [bos]
+        if self.bos_policy == "always":
+            return token_ids if has else [bos, *token_ids]
+        return token_ids[1:] if has else token_ids
+
+    def with_bos(self, policy: Literal["auto", "always", "never"]) -> "Tokenizer":
+        """The same tokenizer under a policy. Raises ConfigError for `always` where the tokenizer names no BOS token."""
+        if policy == "always" and self.bos_token_id is None:
+            raise ConfigError.one(
+                "the model's tokenizer has no BOS token to put before a prompt", key="bos", suggestion="write auto"
+            )
+        return replace(self, bos_policy=policy)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """The text of token ids."""

@@ -41,7 +41,11 @@ def test_limit_takes_the_first_and_counts_all(tmp_path: Path) -> None:
 def test_the_pool_of_examples_does_not_move_with_the_limit(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", [{"q": str(n), "a": n} for n in range(10)])
     loaded = load_rows(named(path, limit=3, few_shot={"n": 2}, target="{{ a }}"))
-    assert (len(loaded.rows), len(loaded.shot_pool)) == (3, 10)
+    assert len(loaded.rows) == 3
+    # as many as can be chosen: two, and one more for a row that is one of them
+    assert [row.fields["q"] for row in loaded.shot_pool] == ["0", "1", "2"]
+    drawn = load_rows(named(path, limit=3, few_shot={"n": 2, "pick": "random"}, target="{{ a }}"))
+    assert (len(drawn.rows), len(drawn.shot_pool)) == (3, 10)
     train = jsonl(tmp_path / "train.jsonl", [{"q": "t", "a": 1, "extra": 0}])
     source = {"kind": "jsonl", "path": str(train)}
     other = load_rows(named(path, few_shot={"n": 1, "source": source}, target="{{ a }}"))
