@@ -45,6 +45,11 @@ ASSAY = (
         is_="Where `assay push` copies the tables to, as `s3://bucket/prefix`.",
         without_it="`assay push` asks for the address",
     ),
+    Variable(
+        name="ASSAY_WORKER_FOLDER",
+        is_="Where launched runs look for `configs/`; set by `assay worker` to the folder that it was started in.",
+        without_it="the empty folder that Prefect makes for a run",
+    ),
 )
 """Every variable of assay's own. A test looks for others in the code."""
 

@@ -4,6 +4,7 @@ import re
 import string
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ARTICLE_WORDS = frozenset({"a", "an", "the"})
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -13,7 +14,17 @@ def squad(text: str) -> str:
 
     Deleting punctuation makes -5 and 5 equal, and 1.5 and 15: compare numbers as numbers.
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    return " ".join(squad_words(text))
+
+
+def squad_words(text: str) -> list[str]:
+    """The words of `squad`."""
+    bare = text.lower().translate(_PUNCTUATION)
+    words = bare.split()
+    # where letters, digits and blanks of ASCII are left, only blanks part words: no other article is to be found
+    if bare.isascii() and "".join(words).isalnum():
+        return [word for word in words if word not in _ARTICLE_WORDS]
+    return _ARTICLES.sub(" ", bare).split()
 
 
 def bare_words(text: str) -> str:

@@ -8,6 +8,7 @@ numbers. Values are decimals: 29, 29.00 and $29 are equal, and 0.1 + 0.2 is no m
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -16,6 +17,8 @@ _RUN = re.compile(
     r"(?:(?P<sign>[-+−])[ ]?)?(?:(?P<currency>[$€£¥])[ ]?(?P<inner>[-−])?)?(?P<body>[.]?\d[\d.,]*)"
     r"(?P<exponent>[eE][-+]?\d{1,6}(?![\w]))?(?P<percent>[ ]?%)?"
 )
+_START = re.compile(r"[-+−$€£¥.\d]")
+"""What a run can begin with: looking for these alone skips the words between numbers quickly."""
 _GROUPS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _PLAIN = re.compile(r"\d+(\.\d+)?|\.\d+")
 _BEFORE_SIGN = " \t\r\n([{<=:*_`'\"~,;/|"
@@ -86,9 +89,32 @@ def _read_run(*, text: str, match: re.Match[str]) -> list[Number]:
     return numbers
 
 
+def _runs(text: str) -> Iterator[re.Match[str]]:
+    """What _RUN.finditer finds."""
+    at = 0
+    while start := _START.search(text, at):
+        at = start.start()
+        run = _RUN.match(text, at)
+        if run is None:
+            at += 1
+        else:
+            yield run
+            at = run.end()
+
+
 def find_numbers(text: str) -> list[Number]:
     """Every number in the text, from left to right."""
-    return [number for match in _RUN.finditer(text) for number in _read_run(text=text, match=match)]
+    return [number for run in _runs(text) for number in _read_run(text=text, match=run)]
+
+
+def first_number(text: str) -> Number | None:
+    """The first of find_numbers, without reading the others; None where there is none."""
+    return next((number for run in _runs(text) for number in _read_run(text=text, match=run)), None)
+
+
+def last_number(text: str) -> Number | None:
+    """The last of find_numbers, without reading the others; None where there is none."""
+    return next((numbers[-1] for run in reversed([*_runs(text)]) if (numbers := _read_run(text=text, match=run))), None)
 
 
 def as_number(value: Any) -> Number | None:

@@ -14,7 +14,7 @@ INFO = MetricInfo(name="acc", version=1, unit="share", direction="higher", needs
 
 def score_choices(*, sample: Sample, responses: list[Response], options: LikeliestOptions) -> Score:
     """The score of one sample from the log-likelihoods of its choices, in their order."""
-    return score_likeliest(info=INFO, sample=sample, responses=responses, options=options, per_character=False)
+    return score_likeliest(info=INFO, sample=sample, responses=responses, options=options, per="choice")
 
 
 METRIC = Metric(info=INFO, Options=LikeliestOptions, score_choices=score_choices)

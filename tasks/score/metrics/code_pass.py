@@ -147,9 +147,7 @@ def score_many(
     return scores
 
 
-def further(
-    scores: Sequence[Score], *, options: Options, clusters: Mapping[str, str] | None = None
-) -> list[Aggregate]:
+def further(scores: Sequence[Score], *, options: Options, clusters: Mapping[str, str] | None = None) -> list[Aggregate]:
     """pass@k for the k that the options name."""
     return pass_at_k_aggregates(scores, ks=options.pass_at, clusters=clusters)
 

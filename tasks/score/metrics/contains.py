@@ -35,7 +35,9 @@ def score(*, sample: Sample, response: Response, options: Options) -> Score:
         return scored(info=INFO, response=response, value=None, reason=unscored)
     targets = sample.target if isinstance(sample.target, list) else [sample.target]
     wanted = [squad(str(target)) for target in targets]
-    if not wanted or not all(wanted):
+    if not wanted:
+        return scored(info=INFO, response=response, value=None, reason="the sample's list of targets is empty")
+    if not all(wanted):
         reason = "a target is empty once punctuation and articles are gone"
         return scored(info=INFO, response=response, value=None, reason=reason)
     answer = squad(cut_at(response.output, options.stop_at))

@@ -14,8 +14,9 @@ from schemas.base import Config
 from schemas.metric import MetricInfo, Score
 from schemas.sample import Response, Sample
 from tasks.score.metric import Metric, missing_target, scored, why_unscored
-from tasks.score.normalize import bare_words, cut_at, squad
-from tasks.score.numbers import Number, as_number, find_numbers
+from tasks.score.normalize import cut_at
+from tasks.score.numbers import Number, as_number, first_number, last_number
+from tasks.score.text.equality import Normalize, Percent, common_form, equal_numbers
 
 INFO = MetricInfo(name="exact_match", version=1, unit="share", direction="higher", needs="generate", is_rate=True)
 
@@ -31,36 +32,17 @@ class Options(Config):
     """Only what follows the first occurrence of this counts; an answer without it is wrong."""
     stop_at: list[str] = Field(default_factory=list)
     """The answer is cut where one of these begins, before anything else: a run-on into the next question is none."""
-    normalize: Literal["squad", "casefold", "strip"] = "squad"
+    normalize: Normalize = "squad"
     """For text."""
-    percent: Literal["number", "fraction", "same"] = "number"
+    percent: Percent = "number"
     """For numbers. What 20% is: 20, 0.2, or only equal to another percentage."""
-
-
-def _common_form(text: str, *, options: Options) -> str:
-    if options.normalize == "squad":
-        # where only articles are left, they are the answer: `(A)` must not equal an empty text
-        return squad(text) or bare_words(text)
-    return text.strip().casefold() if options.normalize == "casefold" else text.strip()
-
-
-def _equal_numbers(one: Number, two: Number, *, options: Options) -> bool:
-    if options.percent == "same" and one.percent != two.percent:
-        return False
-    if options.percent == "fraction":
-        values = [number.value.scaleb(-2) if number.percent else number.value for number in (one, two)]
-        return values[0] == values[1]
-    return one.value == two.value
 
 
 def _pick_number(text: str, *, options: Options) -> Number | None:
     if options.extract == "whole":
         return as_number(text)
-    numbers = find_numbers(text)
-    if not numbers:
-        return None
     first = options.extract == "first" or (options.extract == "auto" and options.after is not None)
-    return numbers[0] if first else numbers[-1]
+    return first_number(text) if first else last_number(text)
 
 
 def _pick_text(text: str, *, options: Options) -> str:
@@ -88,7 +70,7 @@ def _score_number(*, targets: list[Any], text: str, options: Options) -> tuple[f
     found = _pick_number(text, options=options)
     if found is None:
         return 0.0, None, "there is no number in the answer"
-    right = any(_equal_numbers(found, number, options=options) for number in wanted if number is not None)
+    right = any(equal_numbers(found, number, percent=options.percent) for number in wanted if number is not None)
     return float(right), found.text, None
 
 
@@ -107,8 +89,8 @@ def score(*, sample: Sample, response: Response, options: Options) -> Score:
         value, extracted, reason = _score_number(targets=targets, text=text, options=options)
         return scored(info=INFO, response=response, value=value, extracted=extracted, reason=reason)
     found = _pick_text(text, options=options)
-    wanted = {_common_form(str(target), options=options) for target in targets}
-    value = float(_common_form(found, options=options) in wanted)
+    wanted = {common_form(str(target), normalize=options.normalize) for target in targets}
+    value = float(common_form(found, normalize=options.normalize) in wanted)
     return scored(info=INFO, response=response, value=value, extracted=found)
 
 

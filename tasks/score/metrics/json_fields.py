@@ -7,8 +7,8 @@ of a free answer is taken from its fenced block or from among the words first. A
 the reason. Leaves that the target does not have cost nothing; the reason names them.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from schemas.base import Config
 from schemas.metric import MetricInfo, Score
@@ -22,6 +22,11 @@ INFO = MetricInfo(name="json_fields", version=1, unit="share", direction="higher
 
 Path = tuple[str | int, ...]
 _MOST_NAMED = 5
+_OPENING, _CLOSING = ("{", "["), ("}", "]")
+_UNREAD = object()
+_NESTED = (dict, list)
+_PLAIN = (int, bool, type(None))
+"""Two values of one of these types are equal as Python has it."""
 
 
 class Options(Config):
@@ -31,25 +36,38 @@ class Options(Config):
     """Texts that differ only in upper and lower case are equal."""
 
 
-def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _leaves(item, (*path, str(key)))
-    elif isinstance(value, list) and value:
-        for index, item in enumerate(value):
-            yield from _leaves(item, (*path, index))
-    else:
-        yield path, value
+def _leaves(value: Any) -> dict[Path, Any]:
+    """The leaves by their paths, in the order of the text."""
+    found: dict[Path, Any] = {}
+    _collect(value, path=(), into=found)
+    return found
+
+
+def _collect(value: Any, *, path: Path, into: dict[Path, Any]) -> None:
+    if not (value and isinstance(value, _NESTED)):
+        into[path] = value
+        return
+    steps: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
+    named = isinstance(value, dict)
+    for step, item in steps:
+        here = (*path, str(step) if named else step)
+        if item and isinstance(item, _NESTED):
+            _collect(item, path=here, into=into)
+        else:
+            into[here] = item
 
 
 def _equal(one: Any, two: Any, *, options: Options) -> bool:
+    kind = type(one)
+    if kind is type(two) and kind in _PLAIN:
+        return bool(one == two)
     if isinstance(one, str) and isinstance(two, str):
         one, two = one.strip(), two.strip()
         return (one.casefold() == two.casefold()) if options.casefold else str(one) == str(two)
     numbers = json_number(one), json_number(two)
     if numbers[0] is not None and numbers[1] is not None:
         return numbers[0] == numbers[1]
-    return type(one) is type(two) and bool(one == two)
+    return kind is type(two) and bool(one == two)
 
 
 def _named(paths: list[Path]) -> str:
@@ -64,6 +82,18 @@ def _target(target: Any) -> Any:
     return target
 
 
+def _find(answer: str, *, prefer: Literal["object", "array"]) -> tuple[Any, str | None]:
+    """The JSON value of an answer, or _UNREAD, and the text where it stands, or None if there is none."""
+    bare = answer.strip()
+    if bare[:1] in _OPENING and bare[-1:] in _CLOSING:  # most answers: extract_json would read it only to say so
+        try:
+            return parse(bare)[0], bare
+        except NotJson:
+            pass
+    found = extract_json(answer, prefer=prefer)
+    return _UNREAD, None if found is None else found.text
+
+
 def score(*, sample: Sample, response: Response, options: Options) -> Score:
     """The score of one answer."""
     unscored = why_unscored(response) or missing_target(sample)
@@ -73,14 +103,14 @@ def score(*, sample: Sample, response: Response, options: Options) -> Score:
         target = _target(sample.target)
     except NotJson as error:
         return scored(info=INFO, response=response, value=None, reason=f"the target is {error}")
-    found = extract_json(response.output, prefer="array" if isinstance(target, list) else "object")
-    if found is None:
+    found, text = _find(response.output, prefer="array" if isinstance(target, list) else "object")
+    if text is None:
         return scored(info=INFO, response=response, value=0.0, reason="there is no JSON in the answer")
     try:
-        answer = dict(_leaves(parse(found.text)[0]))
-        wanted = dict(_leaves(target))
+        answer = _leaves(parse(text)[0] if found is _UNREAD else found)
+        wanted = _leaves(target)
     except (NotJson, RecursionError) as error:
-        return scored(info=INFO, response=response, value=0.0, extracted=found.text, reason=str(error))
+        return scored(info=INFO, response=response, value=0.0, extracted=text, reason=str(error))
     wrong = [
         path for path, leaf in wanted.items() if path not in answer or not _equal(leaf, answer[path], options=options)
     ]
@@ -91,7 +121,7 @@ def score(*, sample: Sample, response: Response, options: Options) -> Score:
         info=INFO,
         response=response,
         value=(len(wanted) - len(wrong)) / len(wanted),
-        extracted=found.text,
+        extracted=text,
         reason="; ".join(parts) or None,
     )
 
