@@ -100,8 +100,8 @@ def _block(schema: dict[str, Any], *, definitions: dict[str, Any], prefix: str, 
         if len(blocks) > 1:
             yield from _union(blocks, definitions=definitions, prefix=f"{path}.", seen=seen)
             continue
-        for block, (_, in_list) in zip(blocks, refs, strict=True):
-            yield from _block(block, definitions=definitions, prefix=f"{path}{'[]' if in_list else ''}.", seen=seen)
+        for block, (_, inside) in zip(blocks, refs, strict=True):
+            yield from _block(block, definitions=definitions, prefix=f"{path}{inside}.", seen=seen)
 
 
 def _union(blocks: list[dict[str, Any]], *, definitions: dict[str, Any], prefix: str, seen: set[str]) -> Iterator[Key]:
@@ -122,14 +122,15 @@ def _name(reference: str) -> str:
     return reference.rpartition("/")[2]
 
 
-def _refs(value: dict[str, Any], *, in_list: bool = False) -> Iterator[tuple[str, bool]]:
-    """The blocks that a value may be, and whether in a list."""
+def _refs(value: dict[str, Any], *, inside: str = "") -> Iterator[tuple[str, str]]:
+    """The blocks that a value may be, and what stands behind its name where they lie in a list or under names."""
     if "$ref" in value:
-        yield value["$ref"], in_list
+        yield value["$ref"], inside
     for part in (*value.get("anyOf", ()), *value.get("oneOf", ())):
-        yield from _refs(part, in_list=in_list)
-    if isinstance(value.get("items"), dict):
-        yield from _refs(value["items"], in_list=True)
+        yield from _refs(part, inside=inside)
+    for key, behind in (("items", "[]"), ("additionalProperties", ".NAME")):
+        if isinstance(value.get(key), dict):
+            yield from _refs(value[key], inside=behind)
 
 
 def _type(value: dict[str, Any]) -> str:
