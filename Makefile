@@ -43,6 +43,8 @@ bench: setup-dev ## what assay adds to vLLM, and the warehouse's speed, against 
 	@$(BIN)/python -m tests.bench.overhead
 	@$(BIN)/python -m tests.bench.orchestration
 	@$(BIN)/python -m tests.bench.warehouse
+	@$(BIN)/python -m tests.bench.scoring
+	@$(BIN)/python -m tests.bench.statistics
 
 lint: setup-dev ## formatting, style, types, and the direction of the imports
 	@$(BIN)/ruff format --check .

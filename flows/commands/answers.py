@@ -77,7 +77,7 @@ def write_answer(result: Result, *, format_: str, stream: IO[str], width: int | 
         rows = [dict(zip(names, row, strict=True)) for row in result.rows]
         stream.write(json_line({"columns": result.columns, "rows": rows}))
     elif format_ == "csv":
-        writer = csv.writer(stream)
+        writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([_csv_cell(name) for name in result.columns])
         writer.writerows([_csv_cell(value) for value in row] for row in result.rows)
     elif format_ == "markdown":

@@ -69,7 +69,9 @@ def _of_match(match: Any, *, group: int | str | None) -> str | None:
     if group is not None:
         found: str | None = match.group(group)
         return found
-    return next((text for text in match.groups() if text), match.group(0))
+    groups: tuple[str | None, ...] = match.groups()
+    whole: str = match.group(0)
+    return next((text for text in groups if text), whole)
 
 
 def _find(text: str, *, options: Options) -> str | None:

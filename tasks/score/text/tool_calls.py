@@ -14,6 +14,7 @@ _TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _DECODER = json.JSONDecoder()
 _BETWEEN = re.compile(r"[\s,;]*")
 _ABSENT = object()
+_MOST_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +95,31 @@ def _row_of_values(text: str) -> list[str]:
 
 def _among_words(text: str) -> tuple[list[Call], str | None, str | None]:
     found = [extract_json(text, prefer="object"), extract_json(text, prefer="array")]
-    places = sorted({(each.start, each.text) for each in found if each is not None})
+    pieces = [piece for _, piece in sorted({(each.start, each.text) for each in found if each is not None})]
     reason = "there is no call in the answer"
-    for _, piece in places:
+    for piece in [*pieces, _first_object(text)]:
         try:
-            return as_calls(parse(piece)[0]), piece, None
+            calls = as_calls(parse(piece)[0]) if piece else []
         except (NotJson, NoCall) as error:
             reason = str(error)
+        else:
+            if calls:
+                return calls, piece, None
     return [], None, reason
+
+
+def _first_object(text: str) -> str | None:
+    """The first object anywhere, for a fence that an argument with a fence in it seems to close."""
+    at = -1
+    for _ in range(_MOST_TRIES):
+        at = text.find("{", at + 1)
+        if at < 0:
+            return None
+        try:
+            return text[at : _DECODER.raw_decode(text, at)[1]]
+        except (ValueError, RecursionError):
+            continue
+    return None
 
 
 def equal(one: Any, two: Any) -> bool:
