@@ -102,26 +102,29 @@ class Up:
         return (self.home / "logs" / f"{name}.log").read_text(errors="replace")
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
+        return json.loads(self._ask("POST", path, body) or b"null")
+
+    def send(self, method: str, path: str, body: dict[str, Any]) -> None:
+        """A request whose answer has no content."""
+        self._ask(method, path, body)
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
         request = urllib.request.Request(
-            f"{self.prefect}/api{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+            f"{self.prefect}/api{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+            method=method,
         )
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=30) as answer:
-                    return json.loads(answer.read() or b"null")
+                    return bytes(answer.read())
             except urllib.error.HTTPError as error:
                 # Busy for a moment: every client of Prefect asks again.
                 if error.code != 503 or time.monotonic() > end:
                     raise Refusal(error.code, error.read().decode()) from error
                 time.sleep(1)
-
-    def send(self, method: str, path: str, body: dict[str, Any]) -> None:
-        """A request whose answer has no content."""
-        request = urllib.request.Request(
-            f"{self.prefect}/api{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}, method=method
-        )
-        urllib.request.urlopen(request, timeout=30).close()
 
     def scheduled(self, deployment: str) -> list[str]:
         """The runs that a schedule made and that are due, and nobody has taken."""
@@ -135,8 +138,7 @@ class Up:
         return [str(each["id"]) for each in self.post("/flow_runs/filter", wanted) if each["auto_scheduled"]]
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self.prefect}/api{path}", timeout=30) as answer:
-            return json.loads(answer.read())
+        return json.loads(self._ask("GET", path))
 
     def deployment(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(f"/deployments/name/{name}")
