@@ -12,16 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from schemas.errors import ConfigError
-from schemas.metric import Comparison
 from tasks.compare.differences import around_first_difference, differences, prompts_changed, timings
 from tasks.compare.flips import flips_of, with_texts
 from tasks.compare.model import Difference, Flip, Result, RunComparison, Side
 from tasks.compare.pairs import Pair, arm_pairs, check_targets, paired_scores
 from tasks.compare.read import RunRows, answer_counts, prompt, read_run, unit_of
 from tasks.score.arrange import clusters_of
+from tasks.score.paired_arms import compare_means
 from tasks.score.stats.holm import holm
-from tasks.score.stats.paired import paired
-from tasks.score.stats.verdict import decide
 
 MARGIN = 0.02
 
@@ -101,48 +99,23 @@ def _compared(
 
 def _result(pair: Pair, changed: list[str] | None, *, candidate: RunRows, baseline: RunRows, margin: float) -> Result:
     unit, direction = unit_of(pair.metric, sides=(candidate, baseline), dataset=pair.dataset)
-    scored, common = pair.scored, pair.common
-    ours = [pair.candidate.means[sample_id] for sample_id in scored]
-    theirs = [pair.baseline.means[sample_id] for sample_id in scored]
-    groups = clusters_of(scored, clusters=_clusters(pair, candidate, baseline))
-    repeats = max(pair.candidate.most_repeats, pair.baseline.most_repeats)
-    found = paired(
-        candidate=ours,
-        baseline=theirs,
-        clusters=groups,
-        lower_is_better=direction == "lower",
-        averaged=repeats > 1,
-    )
-    decision = decide(
-        effect=found.effect,
-        lo=found.lo,
-        hi=found.hi,
+    common, clusters = pair.common, _clusters(pair, candidate, baseline)
+    found = compare_means(
+        candidate=pair.candidate,
+        baseline=pair.baseline,
         margin=margin,
-        n=found.n,
+        clusters=clusters,
         lower_is_better=direction == "lower",
     )
-    comparison = Comparison(
+    comparison = replace(
+        found,
         dataset=pair.dataset,
         metric=pair.metric,
         candidate_arm=pair.candidate_arm,
         baseline_arm=pair.baseline_arm,
-        n_pairs=found.n,
         prompts_differ=bool(changed),
-        candidate=math.fsum(ours) / len(ours) if ours else None,
-        baseline=math.fsum(theirs) / len(theirs) if theirs else None,
-        effect=found.effect,
-        lo=found.lo,
-        hi=found.hi,
-        p_value=found.p_value,
-        p_adjusted=None,
-        method=found.method,
-        margin=margin,
-        verdict=decision.word,
-        n_needed=decision.n_needed,
-        wins=found.wins,
-        losses=found.losses,
-        ties=found.ties,
     )
+    groups = clusters_of(pair.scored, clusters=clusters)
     return Result(
         comparison=comparison,
         unit=unit,
@@ -153,7 +126,7 @@ def _result(pair: Pair, changed: list[str] | None, *, candidate: RunRows, baseli
         unscored_candidate=sum(sample_id not in pair.candidate.means for sample_id in common),
         unscored_baseline=sum(sample_id not in pair.baseline.means for sample_id in common),
         clusters=None if groups is None else len(set(groups)),
-        repeats=repeats,
+        repeats=max(pair.candidate.most_repeats, pair.baseline.most_repeats),
         prompts_changed=None if changed is None else len(changed),
     )
 

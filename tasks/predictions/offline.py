@@ -17,9 +17,10 @@ from tasks.predictions.dataset import load_dataset
 from tasks.predictions.join import Joined, join_by_id, join_by_order
 from tasks.predictions.read import Prediction, Predictions, read_predictions
 from tasks.predictions.samples import asked_samples
-from tasks.predictions.score import chosen_metrics, misfits, needs, score_answers
+from tasks.predictions.score import chosen_metrics, misfits, needs
 from tasks.requests import request_id
 from tasks.score.aggregate import aggregate, aggregate_form
+from tasks.score.answers import further_metrics, score_answers
 from tasks.score.reasoning import parse_reasoning
 
 _ARM = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -117,6 +118,7 @@ def _score_file(asked: Asked) -> Offline:
         scores=scores,
         metrics=[
             *aggregate(scores=scores, clusters=clusters or None),
+            *further_metrics(metrics=uses, dataset=dataset.name, scores=scores, clusters=clusters or None),
             *(row for row in form if row.name.rsplit(".", 1)[-1] in _FORM),
         ],
         warnings=[*loaded.warnings, *warnings, *_join_warnings(joined), *_answer_warnings(answers, joined)],

@@ -3,12 +3,8 @@ other. What nobody measured is NULL: times, tokens, the engine.
 """
 
 import datetime
-import getpass
 import hashlib
-import importlib.metadata
 import json
-import platform
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ from typing import Any
 from tasks.predictions.lm_eval import Imported
 from tasks.predictions.offline import Answer, Offline
 from tasks.record.git import git_state
+from tasks.record.host import written_by
 from tasks.record.rows import metric_rows, sample_rows, score_rows
 from warehouse.build import ensure_fresh
 from warehouse.ids import new_run_id
@@ -93,7 +90,6 @@ def run_row(*, flow: str, config: Mapping[str, Any], started_at: datetime.dateti
     """The row of `runs` of a run that is over. config: its name is `name`."""
     commit, dirty = git_state(Path.cwd())
     canonical = json.dumps(config, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    packages = {package: version for package in _PACKAGES if (version := _version(package)) is not None}
     return {
         "name": config["name"],
         "flow": flow,
@@ -104,11 +100,7 @@ def run_row(*, flow: str, config: Mapping[str, Any], started_at: datetime.dateti
         "config_hash": hashlib.sha256(canonical.encode("ascii")).hexdigest(),
         "git_commit": commit,
         "git_dirty": dirty,
-        "assay_version": packages.get("assay"),
-        "host": socket.gethostname(),
-        "user": _user(),
-        "python": platform.python_version(),
-        "packages": packages,
+        **written_by(_PACKAGES),
         "tags": config.get("tags") or None,
         "warnings": list(warnings),
     }
@@ -153,17 +145,3 @@ def _dataset_row(offline: Offline) -> Row:
         "license": config.license,
         "warnings": offline.warnings,
     }
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user on this machine: a container without /etc/passwd
-        return None

@@ -18,12 +18,13 @@ from tasks.config.nearest import did_you_mean_or_list
 from tasks.dataset.load import Row
 from tasks.predictions.offline import ABSENT
 from tasks.predictions.samples import judged_samples
-from tasks.predictions.score import chosen_metrics, misfits, needs, score_answers
+from tasks.predictions.score import chosen_metrics, misfits, needs
 from tasks.record import mlflow_run
 from tasks.record.answers import last_attempts
 from tasks.record.open import stored_run
 from tasks.record.rows import comparison_rows, metric_rows, score_rows
 from tasks.score.aggregate import aggregate
+from tasks.score.answers import further_metrics, score_answers
 from tasks.score.groups import group_means
 from tasks.score.paired_arms import compare_arms
 from tasks.score.registry import metric_names
@@ -97,6 +98,7 @@ class _Rescoring:
         by_dataset = self._responses()
         elsewhere = "predictions" in self.config
         scores: list[Score] = []
+        used: dict[str, list[MetricUse]] = {}
         unfit: list[ConfigError] = []
         for dataset in datasets:
             responses = by_dataset.get(dataset.name, [])
@@ -105,6 +107,7 @@ class _Rescoring:
             except ConfigError as error:
                 unfit.append(error)
                 continue
+            used[dataset.name] = uses
             scores += score_answers(
                 metrics=uses,
                 samples=self._samples(dataset),
@@ -118,6 +121,8 @@ class _Rescoring:
         self.warnings += [str(error) for error in unfit]
         stored = read_rows(self.home, "metrics", self.run_id, parse_json=True)
         aggregates = aggregate(scores=scores, clusters=self.clusters or None)
+        for name, uses in used.items():
+            aggregates += further_metrics(metrics=uses, dataset=name, scores=scores, clusters=self.clusters or None)
         aggregates += self._groups(aggregates, stored)
         return Rescored(
             run=self.run,
@@ -146,7 +151,9 @@ class _Rescoring:
         columns = list(Response.__slots__)
         for row in last_attempts(self.home, self.run_id, columns=[*columns, "phase"]):
             if row["phase"] in (None, "quality") and row["kind"] in ("generate", "loglikelihood"):
-                given = {name: row[name] for name in columns} | {"repeat": row["repeat"] or 0}
+                given = {name: row[name] for name in columns}
+                if given["repeat"] is None:  # a run that asked once and did not number it
+                    given["repeat"] = 0
                 found.setdefault(row["dataset"], []).append(Response(**given))
         if not found:
             raise ConfigError.one(f"run {self.run_id} holds no answers", suggestion="`assay runs` lists the runs")
@@ -170,14 +177,13 @@ class _Rescoring:
         """The dataset's samples with target, choices and grammar, rendered anew from the stored rows: a target's type
         does not survive in the tables."""
         stored = read_rows(self.home, "samples", self.run_id, columns=_SAMPLE, parse_json=True)
-        mine = sorted((row for row in stored if row["dataset"] == dataset.name), key=lambda row: row["row_index"] or 0)
+        mine = [row for row in stored if row["dataset"] == dataset.name]
+        lost = sum(row["row_index"] is None or row["raw"] is None or row["input"] is None for row in mine)
+        if lost:
+            raise ConfigError.one(f"{dataset.name}: {lost:,} samples of the run were stored without their rows")
+        mine.sort(key=lambda row: row["row_index"])
         rows = [
-            Row(
-                sample_id=row["sample_id"],
-                row_index=row["row_index"] or 0,
-                raw=row["raw"] or b"",
-                fields=row["input"] or {},
-            )
+            Row(sample_id=row["sample_id"], row_index=row["row_index"], raw=row["raw"], fields=row["input"])
             for row in mine
         ]
         samples = judged_samples(dataset, rows)

@@ -1,19 +1,16 @@
-"""Scores answers that are there already, repeats included, under metrics that read an answer or log-likelihoods."""
+"""The metrics that are asked for of answers that are there already."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pydantic import ValidationError
 
 from schemas.dataset import Dataset, MetricUse
 from schemas.errors import ConfigError, Problem
-from schemas.metric import Score
-from schemas.sample import Response, Sample
 from tasks.config.check import dataset_problems
 from tasks.config.explain import shown
 from tasks.config.layers import Layer, Layers
-from tasks.score.metric import Metric
 from tasks.score.registry import MetricError, check_options, metric
 
 
@@ -67,65 +64,3 @@ def misfits(dataset: Dataset, uses: Sequence[MetricUse]) -> list[Problem]:
 def needs(use: MetricUse) -> str:
     """What a metric reads: generate or loglikelihood."""
     return metric(use.use).info.needs
-
-
-def score_answers(
-    *,
-    metrics: Sequence[MetricUse],
-    samples: Sequence[Sample],
-    responses: Iterable[Response],
-    arms: Sequence[str],
-    absent: str,
-    repeats: int = 0,
-) -> list[Score]:
-    """Every score of one dataset's samples.
-
-    absent: the reason where there is no answer. repeats: how often each sample was asked, so that each of these answers
-    is missed; 0 where that is not known, so that only a sample without any answer is.
-
-    A metric of log-likelihoods reads the arm `free` only, and needs one response for each choice."""
-    answers: dict[tuple[str, str], list[Response]] = {}
-    choices: dict[str, dict[int, Response]] = {}
-    for response in responses:
-        if response.kind == "generate":
-            answers.setdefault((response.sample_id, response.arm), []).append(response)
-        elif response.choice_index is not None:
-            choices.setdefault(response.sample_id, {})[response.choice_index] = response
-    scores: list[Score] = []
-    for use in metrics:
-        found = metric(use.use)
-        options = found.Options(**use.options)
-        for sample in samples:
-            if found.info.needs == "loglikelihood":
-                scores.append(_likelihood(found, options, sample, choices.get(sample.sample_id, {}), absent=absent))
-                continue
-            for arm in arms:
-                given = {response.repeat: response for response in answers.get((sample.sample_id, arm), [])}
-                for repeat in sorted({*given, *range(repeats)}) or [0]:
-                    if repeat in given:
-                        scores.append(found.score(sample=sample, response=given[repeat], options=options))
-                    else:
-                        scores.append(_absent(found, sample, arm, repeat=repeat, absent=absent))
-    return scores
-
-
-def _likelihood(
-    found: Metric, options: object, sample: Sample, responses: Mapping[int, Response], *, absent: str
-) -> Score:
-    ordered = [responses[index] for index in range(len(sample.choices)) if index in responses]
-    if not ordered or len(ordered) != len(sample.choices):
-        return _absent(found, sample, "free", repeat=0, absent=absent)
-    return found.score_choices(sample=sample, responses=ordered, options=options)
-
-
-def _absent(found: Metric, sample: Sample, arm: str, *, repeat: int, absent: str) -> Score:
-    return Score(
-        dataset=sample.dataset,
-        sample_id=sample.sample_id,
-        arm=arm,
-        repeat=repeat,
-        metric=found.info.name,
-        metric_version=found.info.version,
-        value=None,
-        reason=absent,
-    )

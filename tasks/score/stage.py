@@ -1,7 +1,6 @@
 """The scoring step: every answer under every metric of its dataset, aggregates, and the arms against each other."""
 
 import datetime
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +13,9 @@ from tasks.record.rows import comparison_rows, metric_rows, score_rows
 from tasks.record.timing import telemetry_metrics, timing_metrics
 from tasks.score.aggregate import aggregate, aggregate_form
 from tasks.score.alarms import alarms
+from tasks.score.answers import further_metrics, score_answers
 from tasks.score.groups import group_means
-from tasks.score.metric import Metric
 from tasks.score.paired_arms import compare_arms
-from tasks.score.registry import metric
 from tasks.session import Session
 from warehouse.parquet import read_rows
 
@@ -70,7 +68,8 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
     means = aggregate(scores=scores, clusters=clusters or None)
     names = [summary.dataset for summary in datasets.datasets]
     for summary in datasets.datasets:
-        means += further_metrics(dataset=named[summary.dataset], scores=scores, clusters=clusters or None)
+        uses = named[summary.dataset].config.metrics
+        means += further_metrics(metrics=uses, dataset=summary.dataset, scores=scores, clusters=clusters or None)
     metrics = means + group_means(groups=session.run.experiment.groups, metrics=means, datasets=names) + metrics
     comparisons = (
         compare_arms(scores=scores, margin=MARGIN, clusters=clusters or None)
@@ -95,64 +94,14 @@ def score_dataset(
     *, dataset: NamedDataset, samples: Sequence[Sample], responses: Sequence[Response], arms: Iterable[str]
 ) -> list[Score]:
     """Every score of one dataset: of each sample, arm and repeat. One without an answer gets a score without a value,
-    and why. What is scored by log-likelihoods is asked once, and has no repeats."""
-    answers = {(r.sample_id, r.arm, r.repeat): r for r in responses if r.kind == "generate"}
-    choices: dict[str, dict[int, Response]] = {}
-    for response in responses:
-        if response.kind == "loglikelihood" and response.choice_index is not None:
-            choices.setdefault(response.sample_id, {})[response.choice_index] = response
-    asked = list(itertools.product(arms, range(dataset.sampling.repeats)))
-    scores: list[Score] = []
-    for use in dataset.config.metrics:
-        found = metric(use.use)
-        options = found.Options(**use.options)
-        if found.info.needs == "loglikelihood":
-            scores += [_from_choices(found, options, each, choices.get(each.sample_id, {})) for each in samples]
-            continue
-        pairs = []
-        for sample, (arm, repeat) in itertools.product(samples, asked):
-            answer = answers.get((sample.sample_id, arm, repeat))
-            if answer is None:
-                scores.append(_unanswered(found, sample, arm, repeat))
-            else:
-                pairs.append((sample, answer))
-        if found.score_many is not None:
-            scores += found.score_many(pairs, options=options)
-        else:
-            scores += [found.score(sample=sample, response=answer, options=options) for sample, answer in pairs]
-    return scores
-
-
-def further_metrics(
-    *, dataset: NamedDataset, scores: Sequence[Score], clusters: Mapping[str, str] | None
-) -> list[Aggregate]:
-    """What the metrics of a dataset give beside their means, such as pass@k."""
-    found: list[Aggregate] = []
-    for use in dataset.config.metrics:
-        each = metric(use.use)
-        if each.further is not None:
-            own = [score for score in scores if (score.dataset, score.metric) == (dataset.name, use.use)]
-            found += each.further(own, options=each.Options(**use.options), clusters=clusters)
-    return found
-
-
-def _from_choices(found: Metric, options: Any, sample: Sample, responses: Mapping[int, Response]) -> Score:
-    ordered = [responses[index] for index in range(len(sample.choices)) if index in responses]
-    if not ordered or len(ordered) != len(sample.choices):
-        return _unanswered(found, sample, "free", repeat=0)
-    return found.score_choices(sample=sample, responses=ordered, options=options)
-
-
-def _unanswered(found: Metric, sample: Sample, arm: str, repeat: int) -> Score:
-    return Score(
-        dataset=sample.dataset,
-        sample_id=sample.sample_id,
-        arm=arm,
-        repeat=repeat,
-        metric=found.info.name,
-        metric_version=found.info.version,
-        value=None,
-        reason="not answered: the run was stopped before",
+    and why."""
+    return score_answers(
+        metrics=dataset.config.metrics,
+        samples=samples,
+        responses=responses,
+        arms=arms,
+        absent="not answered: the run was stopped before",
+        repeats=dataset.sampling.repeats,
     )
 
 

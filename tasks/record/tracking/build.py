@@ -105,7 +105,9 @@ def _parent(rows: RunRows, folder: Path) -> TrackedRun:
 def _children(rows: RunRows) -> list[TrackedRun]:
     """One for each cell. An arm's quality phase is one cell, even where a resumed run had another engine."""
     cells: dict[str, Row] = {}
-    for cell in sorted(rows.cells, key=lambda row: (row["revision"], row["order_index"] or 0)):
+    for cell in sorted(
+        rows.cells, key=lambda row: (row["revision"], row["order_index"] is not None, row["order_index"])
+    ):
         cells[_cell_key(cell)] = cell
     return [_child(rows, key, cell) for key, cell in cells.items()]
 

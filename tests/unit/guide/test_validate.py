@@ -160,18 +160,18 @@ def test_a_grammar_that_kills_the_validator_is_given_up() -> None:
     started = time.perf_counter()
     assert "before" in guard.judge(bomb, "1", timeout_s=60).violations[0].message
     assert time.perf_counter() - started < 0.1
-    guard.close()
+    guard.child.close()
 
 
 def test_a_killed_child_is_replaced() -> None:
     guard, recursive = GuardedJudge(), schema({"properties": {"next": {"$ref": "#"}}, "type": "object"})
     assert guard.judge(recursive, '{"next": {}}', timeout_s=5).valid
-    assert guard._child is not None
-    os.kill(guard._child.pid, signal.SIGKILL)
-    guard._child.wait()
+    assert guard.child.process is not None
+    os.kill(guard.child.process.pid, signal.SIGKILL)
+    guard.child.process.wait()
     assert not guard.judge(recursive, '{"next": 1}', timeout_s=5).valid
-    guard.close()
-    assert guard._child is None
+    guard.child.close()
+    assert guard.child.process is None
 
 
 def test_no_child_outlives_a_killed_parent() -> None:
@@ -179,7 +179,7 @@ def test_no_child_outlives_a_killed_parent() -> None:
         "import json, os, sys; from schemas.sample import Grammar; from tasks.guide.guarded import GUARD\n"
         "g = Grammar(grammar_id='g', kind='json_schema', content='{\"items\": {\"$ref\": \"#\"}}')\n"
         "assert GUARD.judge(g, '[]', timeout_s=5).valid\n"
-        "print(GUARD._child.pid, flush=True); os.kill(os.getpid(), 9)"
+        "print(GUARD.child.process.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     printed = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True).stdout
     child = Path(f"/proc/{int(printed)}/stat")
@@ -195,7 +195,7 @@ def test_recursive_schemas_go_through_the_guard() -> None:
     verdict = validate(tree, '{"children": [{"children": [3]}]}')
     assert [violation.path for violation in verdict.violations] == ["/children/0/children/0"]
     assert validate(tree, '{"children": [{}, {"children": []}]}').valid
-    assert GUARD._child is not None
+    assert GUARD.child.process is not None
 
 
 @pytest.mark.parametrize(

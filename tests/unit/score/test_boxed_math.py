@@ -79,7 +79,7 @@ def test_a_child_that_was_killed_is_replaced() -> None:
 def test_it_does_not_outlive_its_parent() -> None:
     code = (
         "import os; from tasks.score.math.guarded import GUARD;"
-        "GUARD.compare(expected='x+y', given='y+x', timeout_s=2); print(GUARD._child.pid, flush=True);"
+        "GUARD.compare(expected='x+y', given='y+x', timeout_s=2); print(GUARD.child.process.pid, flush=True);"
         "os.kill(os.getpid(), 9)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

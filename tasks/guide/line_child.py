@@ -1,0 +1,80 @@
+"""A child process that is asked by lines of JSON: started when first needed, anew when it died, never shared by a fork.
+
+What may hang or crash (a validator, algebra) runs in it under a limit of its own, and costs an answer, not the run.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class LineChild:
+    """Runs `python -m module`, which answers each line on its stdin by one on its stdout. Hold `lock` while asking."""
+
+    module: str
+    process: "subprocess.Popen[str] | None" = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    _owner: int = field(default_factory=os.getpid)
+
+    def ask(self, question: Mapping[str, Any]) -> Any:
+        """The child's answer; None where it died of the question: then `bury` says how."""
+        child = self._running()
+        assert child.stdin is not None and child.stdout is not None  # noqa: S101 - both are pipes, for the type checker
+        try:
+            child.stdin.write(json.dumps(question) + "\n")  # escapes what is no valid Unicode
+            child.stdin.flush()
+            line = child.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        return json.loads(line) if line else None
+
+    def bury(self) -> int | None:
+        """The exit status of a child that died (negative: the signal); None if there is none."""
+        child, self.process = self.process, None
+        if child is None:
+            return None
+        _end(child)
+        return child.returncode
+
+    def close(self) -> None:
+        """Ends the child."""
+        with self.lock:
+            child, self.process = self.process, None
+            if child is not None and self._owner == os.getpid():
+                _end(child)
+
+    def _running(self) -> "subprocess.Popen[str]":
+        if self._owner != os.getpid():  # after a fork the child belongs to the other process
+            self.process, self._owner = None, os.getpid()
+        if self.process is None or self.process.poll() is not None:
+            paths = os.pathsep.join(path for path in sys.path if path)
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", self.module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+                env={**os.environ, "PYTHONPATH": paths},
+            )
+        return self.process
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue
+    try:
+        child.wait(timeout=1)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()

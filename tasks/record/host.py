@@ -1,0 +1,33 @@
+"""Who and what writes a run: the columns of `runs` that describe the program, its versions and its machine."""
+
+import getpass
+import importlib.metadata
+import platform
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+
+def written_by(packages: Iterable[str]) -> dict[str, Any]:
+    """The columns; of the packages those that are installed. A user without a name on this machine is None."""
+    return {
+        "assay_version": _version("assay"),
+        "host": socket.gethostname(),
+        "user": _user(),
+        "python": platform.python_version(),
+        "packages": {name: version for name in packages if (version := _version(name)) is not None},
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user on this machine: a container without /etc/passwd
+        return None
