@@ -10,10 +10,10 @@ BIN := .venv/bin
 SETUP := $(PYTHON) requirements/bootstrap.py --device $(DEVICE) $(if $(filter-out python3,$(PYTHON)),--python $(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev model run up test test-ui test-slow bench lint format docs ui lock clean
+.PHONY: help setup setup-dev model run up test test-ui test-slow coverage bench bench-peers lint format docs ui lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## create .venv and install what the lists name (again only when they changed)
 	@$(SETUP)
@@ -39,12 +39,24 @@ test-ui: setup-dev ## only the tests that look at pages in a real Chromium
 test-slow: setup-dev ## the tests that take minutes
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 
+COVERED := tests/unit/score tests/unit/dataset tests/unit/judge tests/unit/test_reasoning.py
+
+coverage: setup-dev ## how many lines of tasks/score and tasks/dataset their tests run: at least 95 %
+	@rm -rf .cache/coverage && mkdir -p .cache/coverage
+	@$(BIN)/python -m coverage run -m pytest -q -m "not slow" $(COVERED) $(ARGS)
+	@$(BIN)/python -m coverage combine -q
+	@$(BIN)/python -m coverage report --include='tasks/score/*,tasks/dataset/*' --fail-under=95
+
 bench: setup-dev ## what assay adds to vLLM, and the warehouse's speed, against bare controls (minutes)
 	@$(BIN)/python -m tests.bench.overhead
 	@$(BIN)/python -m tests.bench.orchestration
 	@$(BIN)/python -m tests.bench.warehouse
 	@$(BIN)/python -m tests.bench.scoring
 	@$(BIN)/python -m tests.bench.statistics
+	@$(BIN)/python -m tests.bench.tokenize
+
+bench-peers: setup-dev ## assay beside lm-evaluation-harness, which it installs in an environment of its own (minutes)
+	@$(BIN)/python -m tests.bench.peers.lm_eval $(ARGS)
 
 lint: setup-dev ## formatting, style, types, and the direction of the imports
 	@$(BIN)/ruff format --check .

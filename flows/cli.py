@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows import cli_compare, cli_score, cli_servers, cli_warehouse
+from flows import cli_compare, cli_noise, cli_score, cli_servers, cli_warehouse
 from flows.commands.options import Json, RunId
 from schemas.errors import AssayError
 
@@ -29,13 +29,36 @@ Overrides = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key, as in --set engine.prefill.policy=off. Repeatable."),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="The most samples of each dataset.")]
+
+
+def known_names(incomplete: str) -> list[str]:
+    """What Tab offers for a dataset: the datasets and the suites that begin so."""
+    from tasks.config.locate import list_names  # noqa: PLC0415
+    from tasks.config.suites import suite_names  # noqa: PLC0415
+
+    names = [*(file.name for file in list_names("dataset")), *suite_names()]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+DatasetName = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="A dataset's name or path, or that of a suite's.", autocompletion=known_names),
+]
+LocalRows = Annotated[
+    Path | None,
+    typer.Option("--path", metavar="PATH", help="Local rows in place of its own: a file, or a folder."),
+]
+LocalShots = Annotated[
+    Path | None, typer.Option("--shots", metavar="FILE", help="Local rows for its few-shot examples.")
+]
 Experiment = Annotated[str, typer.Argument(metavar="FILE", help="An experiment's YAML file, or its name in configs.")]
 
 
 @app.command()
-def run(
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="An experiment's YAML file, or its name in configs.")
+def run(  # noqa: PLR0913, PLR0917 - a parameter for each option
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE]...", help="An experiment's YAML file, or its name in configs."),
     ] = None,
     overrides: Overrides = None,
     limit: Limit = None,
@@ -45,20 +68,53 @@ def run(
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Go on with an interrupted run (its id, or `last`).")
     ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Compare the first of two files with the second when both have run.")
+    ] = False,
+    margin: cli_compare.Margin = None,
+    fail_on: cli_compare.FailsOn = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the comparison as Markdown.")] = False,
     json_: Json = False,
 ) -> None:
     """Run an experiment: profile, plan, build the engine, generate and validate, score, report.
 
-    Exit codes: 0 done, 1 the run failed, 2 bad usage or config, 130 and 143 interrupted (it can be resumed).
+    Several files run one after another, each a run of its own; one that fails does not keep the next from running.
+    With --compare the first is the candidate and the second the baseline, as in `assay compare A B`, and the comparison
+    is kept; it is not made where one of the two did not finish.
+
+    Exit codes: 0 done, 1 a run failed (of several, the first one's code), 2 bad usage or config, 3 a gate failed
+    or what --fail-on says, 130 and 143 interrupted (it can be resumed).
 
     Examples: `assay run quickstart`, `assay run my.yaml --limit 20 --set sampling.max_tokens=20`,
-    `assay run --resume last`
+    `assay run new.yaml old.yaml --compare --fail-on worse`, `assay run --resume last`
     """
     from flows.commands.run import run_experiment  # noqa: PLC0415
+    from flows.commands.run_files import Comparing, check_usage, run_files  # noqa: PLC0415
 
-    code = run_experiment(
-        file=file, overrides=overrides or [], limit=limit, max_time=max_time, resume=resume, as_json=json_
+    named = files or []
+    comparing = None
+    if compare:
+        comparing = Comparing(margin=margin, fail_on=None if fail_on is None else fail_on.value, markdown=markdown)
+    check_usage(
+        files=named,
+        resume=resume,
+        comparing=comparing,
+        as_json=json_,
+        alone={"--margin": margin is not None, "--fail-on": fail_on is not None, "--markdown": markdown},
     )
+    if len(named) > 1:
+        code = run_files(
+            files=named, overrides=overrides or [], limit=limit, max_time=max_time, comparing=comparing, as_json=json_
+        )
+    else:
+        code = run_experiment(
+            file=named[0] if named else None,
+            overrides=overrides or [],
+            limit=limit,
+            max_time=max_time,
+            resume=resume,
+            as_json=json_,
+        )
     raise typer.Exit(code)
 
 
@@ -121,6 +177,7 @@ def schema() -> None:
 
 
 app.add_typer(cli_compare.app)
+app.add_typer(cli_noise.app)
 app.add_typer(cli_score.app)
 app.add_typer(cli_warehouse.app)
 app.add_typer(cli_servers.app)
@@ -152,13 +209,34 @@ def datasets(context: typer.Context, json_: Json = False) -> None:
         list_datasets(as_json=json_)
 
 
+@app.command()
+def suites(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One suite: all that it states.", autocompletion=known_names)
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """List the suites, ready datasets of published benchmarks: licence, source, how many datasets.
+
+    Examples: `assay suites`, `assay suites gsm8k`
+    """
+    from flows.commands.suites import list_suites, show_suite  # noqa: PLC0415
+
+    if name is None:
+        list_suites(as_json=json_)
+    else:
+        show_suite(name=name, as_json=json_)
+
+
 @datasets_app.command("show")
 def show_dataset(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A dataset's name or path.")],
+    name: DatasetName,
     n: Annotated[int, typer.Option("--n", min=1, metavar="N", help="How many samples.")] = 3,
     model: Annotated[str | None, typer.Option("--model", metavar="M", help="A model's name, path or hub id.")] = None,
     arm: Annotated[str, typer.Option("--arm", metavar="ARM", help="free or guided.")] = "free",
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids too.")] = False,
+    path: LocalRows = None,
+    shots: LocalShots = None,
     json_: Json = False,
 ) -> None:
     """Print prompts exactly as the engine gets them, with target, choices, grammar, and what was cut.
@@ -166,22 +244,28 @@ def show_dataset(
     Without --model: the messages as the dataset writes them, without a chat template.
     """
     from flows.commands.datasets import show_samples  # noqa: PLC0415
+    from flows.commands.local_rows import given_rows  # noqa: PLC0415
 
-    show_samples(name=name, n=n, model=model, arm=arm, tokens=tokens, as_json=json_)
+    rows = given_rows(path=path, shots=shots)
+    show_samples(name=name, n=n, model=model, arm=arm, tokens=tokens, as_json=json_, rows=rows)
 
 
 @datasets_app.command("profile")
 def profile_one_dataset(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A dataset's name or path.")],
+    name: DatasetName,
     model: Annotated[str, typer.Option("--model", metavar="M", help="A model's name, path or hub id.")],
     limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="The most samples.")] = None,
     png: Annotated[Path | None, typer.Option("--png", metavar="FILE", help="Draw the histogram too.")] = None,
+    path: LocalRows = None,
+    shots: LocalShots = None,
     json_: Json = False,
 ) -> None:
     """Count a dataset's prompts in a model's tokens; print the histogram and the engine options that follow."""
     from flows.commands.datasets import show_profile  # noqa: PLC0415
+    from flows.commands.local_rows import given_rows  # noqa: PLC0415
 
-    show_profile(name=name, model=model, limit=limit, as_json=json_, png=png)
+    rows = given_rows(path=path, shots=shots)
+    show_profile(name=name, model=model, limit=limit, as_json=json_, png=png, rows=rows)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""The commands over two runs: comparing them, and pinning the one that later runs are compared with."""
+"""The commands over runs: comparing two, judging one by its gates, pinning the one that later runs are held against."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +34,13 @@ def _baselines(incomplete: str) -> list[str]:
 
 
 _RUN = "a run's id, the beginning of one, `last` or baseline:NAME; with :ARM behind it, one arm of it."
+FailsOn = Annotated[
+    FailOn | None,
+    typer.Option("--fail-on", help="Exit with 3 where a metric is worse; `undecided`: or is not decided."),
+]
+Margin = Annotated[
+    float | None, typer.Option("--margin", metavar="X", help="A loss up to it still counts as the same; 0.02.")
+]
 Candidate = Annotated[str, typer.Argument(metavar="A", help=f"The candidate: {_RUN}", autocompletion=_runs)]
 Baseline = Annotated[str, typer.Argument(metavar="B", help=f"The baseline: {_RUN}", autocompletion=_runs)]
 
@@ -60,10 +67,7 @@ def compare(  # noqa: PLR0913, PLR0917 - a parameter for each option
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write there; .md and .json tell the format.")
     ] = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page of its own, too.")] = None,
-    fail_on: Annotated[
-        FailOn | None,
-        typer.Option("--fail-on", help="Exit with 3 where a metric is worse; `undecided`: or is not decided."),
-    ] = None,
+    fail_on: FailsOn = None,
     no_save: Annotated[bool, typer.Option("--no-save", help="Do not keep it for SQL and `regressions`.")] = False,
 ) -> None:
     """Compare run A with run B, or two arms of one run, sample by sample: is A better, worse, or the same?
@@ -82,6 +86,51 @@ def compare(  # noqa: PLR0913, PLR0917 - a parameter for each option
     asked = Asked(candidate=candidate, baseline=baseline, metrics=metric or [], margin=margin, save=not no_save)
     shown = Shown(flips=flips, markdown=markdown, as_json=json_, out=out, html=html)
     raise typer.Exit(compare_and_show(asked, shown, fail_on=None if fail_on is None else fail_on.value))
+
+
+@app.command()
+def gate(  # noqa: PLR0913, PLR0917 - a parameter for each option
+    run: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="A run's id, the beginning of one, or `last`.", autocompletion=_runs)
+    ] = "last",
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="FILE", help="The gates of this experiment, not the run's own.")
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against",
+            metavar="RUN",
+            help="Hold it against these, not what the gates name: last_green, baseline:NAME or an id. Repeatable.",
+            autocompletion=_baselines,
+        ),
+    ] = None,
+    flips: Annotated[
+        int, typer.Option("--flips", min=0, metavar="N", help="Markdown: so many changed samples a metric and way.")
+    ] = 10,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
+    json_: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write there; .md and .json tell the format.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML, too, for CI.")] = None,
+    no_save: Annotated[bool, typer.Option("--no-save", help="Do not keep the verdicts.")] = False,
+) -> None:
+    """Judge the gates of a finished run, from what is stored: is it good enough to release?
+
+    `assay run` does the same at its end. The verdicts take the place of earlier ones, unless the gates are not the
+    run's own (--file, --against).
+
+    Exit codes: 0 none failed, 2 refused, or a gate cannot be judged, 3 a gate failed.
+
+    Examples: `assay gate`, `assay gate last --against baseline:main`,
+    `assay gate last --file release-gate.yaml --markdown --junit gates.xml`
+    """
+    from flows.commands.gate import Asked, Shown, judge_and_show  # noqa: PLC0415
+
+    asked = Asked(run=run, file=file, against=against or [], save=not no_save)
+    shown = Shown(flips=flips, markdown=markdown, as_json=json_, out=out, junit=junit)
+    raise typer.Exit(judge_and_show(asked, shown))
 
 
 @app.command()

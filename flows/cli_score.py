@@ -15,8 +15,8 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        metavar="M[:JSON]",
-        help='In place of the dataset\'s own: exact_match, or exact_match:{"compare": "number"}. Repeatable.',
+        metavar="[AS=]M[:JSON]",
+        help='In place of the dataset\'s own: exact_match, or number=exact_match:{"compare": "number"}. Repeatable.',
     ),
 ]
 
@@ -40,7 +40,10 @@ def score(  # noqa: PLR0913, PLR0917 - a parameter for each option
     metrics: Metrics = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.")] = None,
     parser: Annotated[
-        str | None, typer.Option("--reasoning-parser", metavar="P", help="Takes the reasoning off: think_tags.")
+        str | None,
+        typer.Option(
+            "--reasoning-parser", metavar="P", help="Takes the reasoning off: think_tags; none: nothing does."
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="The run's; the dataset's if left out.")
@@ -126,3 +129,53 @@ def import_lm_eval(
     from flows.commands.score import import_lm_eval as import_one  # noqa: PLC0415
 
     import_one(path=path, as_json=json_)
+
+
+@import_app.command("inspect")
+def import_inspect(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A log, .eval or .json, or a folder with one in it.")],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="DATASET", help="Its dataset's name here, to pair it with a run of that dataset by id."
+        ),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Bring in a log of Inspect (inspect_ai).
+
+    Its samples, epochs, answers, tokens and scores become a run that is compared, asked in SQL and shown in a report;
+    its metrics are named `inspect.<scorer>`. `assay rescore` computes assay's own metrics over its answers. A log that
+    is here already stays as it is.
+
+    Examples: `assay import inspect logs/2026-01-31T12-00-00_gsm8k_abc.eval`, `assay import inspect logs --as gsm8k`
+
+    Exit codes: 0 done, 2 no log there, without samples, or damaged.
+    """
+    from flows.commands.score import import_inspect as import_one  # noqa: PLC0415
+
+    import_one(path=path, name=name, as_json=json_)
+
+
+@import_app.command("lm-eval-task")
+def import_lm_eval_task(
+    path: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A task of lm-evaluation-harness.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it there, as configs/datasets/NAME.yaml.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Make a dataset of a task of lm-evaluation-harness, as far as it goes, and list what it could not take.
+
+    The rows, the prompt with its examples, the target, the options, the metrics and their filters are taken. Python
+    code (`!function`) is never run: it is listed, with the line where it stands, and so is whatever belongs into the
+    experiment.
+
+    Examples: `assay import lm-eval-task lm_eval/tasks/gsm8k/gsm8k.yaml --out configs/datasets/gsm8k.yaml`,
+    `assay import lm-eval-task mine.yaml`
+
+    Exit codes: 0 made (what is missing is listed), 2 no task, or nothing useful can be made of it.
+    """
+    from flows.commands.lm_eval_task import import_task  # noqa: PLC0415
+
+    import_task(path=path, out=out, as_json=json_)

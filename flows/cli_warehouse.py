@@ -9,7 +9,7 @@ from flows.commands.options import Json, RunId
 from schemas.errors import ConfigError
 
 app = typer.Typer()
-import_app = typer.Typer(help="Bring in what another assay recorded: `assay import warehouse DIR|ZIP`.")
+import_app = typer.Typer(help="Bring in what another assay recorded, or the samples that another tool logged.")
 app.add_typer(import_app, name="import")
 
 
@@ -20,7 +20,7 @@ def sql(  # noqa: PLR0913, PLR0917 - a parameter for each option
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read the query from it.")] = None,
     example: Annotated[int | None, typer.Option("--example", metavar="N", help="Ask question N of --examples.")] = None,
-    examples: Annotated[bool, typer.Option("--examples", help="List 25 questions with their SQL.")] = False,
+    examples: Annotated[bool, typer.Option("--examples", help="List questions with their SQL.")] = False,
     shell: Annotated[bool, typer.Option("--shell", help="Ask at a prompt that completes names.")] = False,
     format_: Annotated[
         str | None, typer.Option("--format", metavar="F", help="table, json, csv, markdown or parquet.")
@@ -78,9 +78,13 @@ def export(
 
 @import_app.callback(invoke_without_command=True)
 def import_(context: typer.Context) -> None:
-    """Bring in what another assay recorded: `assay import warehouse DIR|ZIP`."""
+    """Bring in what another assay recorded, or the samples that another tool logged.
+
+    Examples: `assay import warehouse /mnt/gpu-host/assay`, `assay import lm-eval results/NAME/`
+    """
     if context.invoked_subcommand is None:
-        raise ConfigError.one("say what to import", suggestion="assay import warehouse DIR|ZIP")
+        kinds = ", ".join(sorted(context.command.commands))  # type: ignore[attr-defined]
+        raise ConfigError.one(f"say what to import: {kinds}", suggestion="assay import warehouse DIR|ZIP")
 
 
 @import_app.command("warehouse")
@@ -90,8 +94,9 @@ def import_warehouse(
 ) -> None:
     """Merge another host's warehouse, or one exported run, into this one.
 
-    A run that is here already stays as it is, so that importing twice is importing once; one of the same id with other
-    rows is refused by name. Each run appears as a whole or not at all, whatever is killed.
+    A run that is here already stays as it is, so that importing twice is importing once; what was added to it after its
+    end (comparisons, baselines) is merged. One of the same id with other rows is refused by name. Each run appears as a
+    whole or not at all, whatever is killed.
 
     Examples: `assay import warehouse /mnt/gpu-host/assay`, `assay import warehouse for-ana.zip`
 

@@ -10,12 +10,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
+from flows.commands.output import visible
 from schemas.built import BuiltEngine
+from schemas.gate import GateVerdict
 from schemas.plan import EnginePlan
-from schemas.summary import DatasetsSummary, GeneratedSummary, ScoredSummary
+from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, ScoredSummary
+from tasks.gate import words as gate_words
 from tasks.generate import Update
 
+_GATE_STYLES = {
+    "passed": "bold green",
+    "failed": "bold red",
+    "refused": "bold red",
+    "undecided": "yellow",
+    "skipped": "dim",
+}
 FORM_SHOWN = ".form.empirical_coverage"
 
 
@@ -64,10 +75,10 @@ class RunConsole:
             self._log(text)
 
     @contextmanager
-    def progress(self, total: int) -> "Iterator[ProgressBar]":
-        """The bar of the generating step."""
+    def progress(self, total: int, *, what: str = "generating") -> "Iterator[ProgressBar]":
+        """The bar of the generating step, or of another one that makes requests."""
         columns = [
-            TextColumn("  generating"),
+            TextColumn(f"  {what}"),
             BarColumn(bar_width=30),
             TextColumn("{task.completed}/{task.total} requests"),
             TextColumn("{task.fields[rate]}"),
@@ -76,7 +87,7 @@ class RunConsole:
             TimeRemainingColumn(),
         ]
         with Progress(*columns, console=self._console, transient=True) as progress:
-            yield ProgressBar(progress, progress.add_task("generate", total=total, rate=""))
+            yield ProgressBar(progress, progress.add_task(what, total=total, rate=""))
 
     def datasets(self, said: list[str], summary: DatasetsSummary) -> None:
         said.append(", ".join(f"{dataset.dataset} {dataset.rows_used}" for dataset in summary.datasets))
@@ -106,8 +117,14 @@ class RunConsole:
         rate = f", {summary.output_tokens / summary.wall_s:,.0f} tokens/s" if summary.wall_s > 0 else ""
         said.append(f"{counts}{reused}, {summary.output_tokens:,} output tokens{rate}")
 
-    def results(self, summary: ScoredSummary, *, warnings: Sequence[str]) -> None:
-        """What was warned of; quality with its 95 % intervals, the arms against each other; the answers' form."""
+    def judged(self, said: list[str], summary: JudgedSummary) -> None:
+        counts = ", ".join(f"{n} {status}" for status, n in sorted(summary.statuses.items()))
+        reused = f"{summary.reused} from before" if summary.reused else ""
+        said.append(f"{summary.answers:,} answers: {', '.join(filter(None, (counts, reused))) or 'none to judge'}")
+
+    def results(self, summary: ScoredSummary, *, warnings: Sequence[str], gates: Sequence[GateVerdict] = ()) -> None:
+        """What was warned of; quality with its 95 % intervals, the arms against each other; the answers' form; what the
+        gates came to."""
         for warning in warnings:
             self.warn(warning)
         quality = [row for row in summary.headline if ".form." not in str(row["metric"])]
@@ -115,6 +132,8 @@ class RunConsole:
         form = [row for row in summary.headline if str(row["metric"]).endswith(FORM_SHOWN)]
         if form:
             self._console.print(_form_table(form))
+        if gates:
+            self._console.print(gate_table(gates))
 
     def lines(self, lines: Sequence[tuple[str, str]]) -> None:
         """Closing lines: a word and what it points to."""
@@ -151,6 +170,19 @@ def _form_table(rows: Sequence[dict[str, Any]]) -> Table:
     for name in dict.fromkeys(str(row["metric"]) for row in rows):
         cells = {str(row["arm"]): row for row in rows if row["metric"] == name}
         table.add_row(name.partition(".")[0], *(_share(cells.get(arm)) for arm in arms))
+    return table
+
+
+def gate_table(verdicts: Sequence[GateVerdict]) -> Table:
+    """A line a gate and what it was held against, with the reason of those that were not judged."""
+    table = Table(title="gates", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    for head in ("verdict", "metric", "arm", "rule", "against"):
+        table.add_column(head, overflow="fold")
+    table.add_column("because", overflow="fold", ratio=1)
+    for each in verdicts:
+        style = "bold red" if each.fails else _GATE_STYLES[each.verdict]
+        cells = (each.metric, each.arm, gate_words.rule(each), gate_words.against(each), gate_words.because(each))
+        table.add_row(Text(each.verdict, style=style), *(escape(visible(cell)) for cell in cells))
     return table
 
 

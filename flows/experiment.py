@@ -1,6 +1,7 @@
 """The main job: one experiment, from its YAML file to a report.
 
-profile -> plan -> build the engine -> generate and validate (free | guided) -> score -> report -> record
+profile -> plan -> build the engine -> generate and validate (free | guided) -> judge, where a metric asks for it ->
+score -> report -> record
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.duration import parse_duration
 from flows.engine_slot import engine_slot
-from flows.events import announce
+from flows.events import announce, announce_gates
 from flows.form import (
     AS_CONFIGURED,
     Arms,
@@ -34,19 +35,24 @@ from flows.form import (
     Resume,
     form_overrides,
 )
+from flows.gates import GatesNotPassed, judged_gates, not_passed
 from flows.hooks import after_crash
 from flows.pileup import stand_for_the_others
 from flows.reconcile import close_what_crashed
 from flows.runtime import assay_home
 from flows.signals import Terminated, keep_sigterm
 from schemas.errors import AssayError, ConfigError, RunError
+from schemas.gate import GateVerdict, gate_exit_code
 from schemas.plan import DeviceFacts, ModelFacts
 from schemas.run import RunContext, RunResult, RunStatus
-from schemas.summary import GeneratedSummary, ScoredSummary
+from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, ScoredSummary
 from tasks.dataset.step import load_datasets, profile_datasets
 from tasks.engine.stage import start_engine
 from tasks.engine.step import build_engine, generate_answers
+from tasks.gate.check import check_gates
 from tasks.generate import Update
+from tasks.judge.stage import has_judge, runs_engine
+from tasks.judge.step import judge_run
 from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
 from tasks.plan.device import read_device_facts
@@ -106,8 +112,8 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         max_time: Stop generating after this time (90s, 15m, 2h) with what is finished. Empty: no bound.
         resume: The id of an interrupted run to go on with, or last. Empty: a new run. All else is then as it began.
 
-    Raises ConfigError before the engine starts, EngineError, and RunNotFinished when too many requests failed or the
-    time was over.
+    Raises ConfigError before the engine starts, EngineError, RunNotFinished when too many requests failed or the time
+    was over, and GatesNotPassed when a gate failed.
     """
     keep_sigterm()
     console = RunConsole(log=get_run_logger().info)
@@ -147,23 +153,23 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
                 console.generated(said, generated)
             warnings += generated.warnings
 
-        with console.step("score") as said:
-            scored = score_run(session, loaded)
-            said.append(f"{scored.scores:,} scores")
-        warnings += scored.warnings
-        status, error = verdict(generated, max_failed=run.experiment.max_failed)
+        status, error = verdict(
+            generated, max_failed=run.experiment.max_failed, judged=_judge(session, loaded, console, warnings)
+        )
+        scored = _score(session, loaded, console, warnings)
+        gates = judged_gates(session, console, warnings) if status == "finished" else []
         with console.step("report and record"):
             warnings += stage.end(session, status=status, error=error, mlflow_run_id=mlflow_run_id, warnings=warnings)
             figures = write_report(session)
             with _tracking_may_fail(warnings):
                 mlflow_run_id = track(session, figures=figures)
             warnings += _pushed(run)
-            result = _result(run, status, error, generated, mlflow_run_id, list(dict.fromkeys(warnings)))
+            result = _result(run, status, error, generated, mlflow_run_id, list(dict.fromkeys(warnings)), gates)
             _tell_prefect(run, result, scored)
 
-    console.results(scored, warnings=list(dict.fromkeys(warnings)))
-    if status != "finished":
-        raise RunNotFinished(result)
+    console.results(scored, warnings=list(dict.fromkeys(warnings)), gates=gates)
+    if result.exit_code:
+        raise (RunNotFinished if status != "finished" else GatesNotPassed)(result)
     return result
 
 
@@ -185,7 +191,7 @@ def _open(*, config: str, overrides: list[str], limit: int, max_time: str, resum
     had begun."""
     home, this = assay_home(), this_flow_run()
     going_on = resume or (begun_by(home, prefect_flow_run_id=str(this.id)) if this.run_count > 1 else None)
-    return open_run(
+    run = open_run(
         home=home,
         file=None if going_on else config,
         overrides=[] if going_on else overrides,
@@ -194,6 +200,8 @@ def _open(*, config: str, overrides: list[str], limit: int, max_time: str, resum
         resume=going_on,
         prefect_flow_run_id=str(this.id),
     )
+    check_gates(home, run.experiment)
+    return run
 
 
 def _model_and_device(session: Session, console: RunConsole) -> tuple[Path, ModelFacts, DeviceFacts]:
@@ -238,9 +246,33 @@ def _tell_prefect(run: RunContext, result: RunResult, scored: ScoredSummary) -> 
     with pages.pages_may_fail(result.warnings):
         pages.write_result(run, result, scored)
     announce(run, status=result.status, error=result.error, mlflow_run_id=result.mlflow_run_id)
+    announce_gates(run, gates=result.gates, error=result.error, mlflow_run_id=result.mlflow_run_id)
 
 
-def verdict(generated: GeneratedSummary, *, max_failed: float) -> tuple[RunStatus, str | None]:
+def _judge(session: Session, loaded: DatasetsSummary, console: RunConsole, warnings: list[str]) -> JudgedSummary | None:
+    """Has the answers judged, where a metric asks for it. A judge that assay runs waits for the slot of engines."""
+    experiment = session.run.experiment
+    if not has_judge(experiment):
+        return None
+    slot = engine_slot(console) if runs_engine(experiment) else contextlib.nullcontext()
+    with slot, console.step("judge") as said, console.progress(0, what="judging") as bar:
+        judged = judge_run(session, loaded, on_update=bar.update)
+        console.judged(said, judged)
+    warnings += judged.warnings
+    return judged
+
+
+def _score(session: Session, loaded: DatasetsSummary, console: RunConsole, warnings: list[str]) -> ScoredSummary:
+    with console.step("score") as said:
+        scored = score_run(session, loaded)
+        said.append(f"{scored.scores:,} scores")
+    warnings += scored.warnings
+    return scored
+
+
+def verdict(
+    generated: GeneratedSummary, *, max_failed: float, judged: JudgedSummary | None = None
+) -> tuple[RunStatus, str | None]:
     """Whether the run counts as done, and if not, why."""
     if generated.stopped is not None:
         return "cancelled", f"{generated.stopped}: {_answered(generated)} of {generated.requests} requests are answered"
@@ -249,6 +281,11 @@ def verdict(generated: GeneratedSummary, *, max_failed: float) -> tuple[RunStatu
         return "failed", (
             f"{generated.failed} of {generated.requests} requests failed: {share:.1%}, of at most {max_failed:.1%}; "
             '`assay sql "FROM failures"` lists them'
+        )
+    if judged is not None and judged.failed > max_failed * judged.answers:
+        return "failed", (
+            f"{judged.failed} of {judged.answers} answers could not be judged: {judged.failed / judged.answers:.1%}, "
+            f"of at most {max_failed:.1%}; the table `judgements` says why"
         )
     return "finished", None
 
@@ -321,13 +358,14 @@ def _result(
     generated: GeneratedSummary,
     mlflow_run_id: str | None,
     warnings: list[str],
+    gates: list[GateVerdict],
 ) -> RunResult:
     return RunResult(
         run_id=run.run_id,
         name=run.experiment.name,
         status=status,
-        exit_code=0 if status == "finished" else 1,
-        error=error,
+        exit_code=gate_exit_code(gates) if status == "finished" else 1,
+        error=not_passed(gates) if status == "finished" else error,
         report=run.report_file,
         mlflow_run_id=mlflow_run_id,
         requests=generated.requests,
@@ -335,4 +373,5 @@ def _result(
         generate_s=generated.wall_s,
         flow_rss_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         warnings=warnings,
+        gates=gates,
     )

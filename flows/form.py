@@ -35,13 +35,13 @@ def _one_of(*choices: str) -> Shown:
     return Shown(lambda: {"enum": [AS_CONFIGURED, *choices]})
 
 
-def _names(kind: Kind, *first: str) -> Shown:
-    return Shown(lambda: {"enum": [*first, *(file.name for file in list_names(kind))]})
+def _names(*kinds: Kind, first: Sequence[str] = ()) -> Shown:
+    return Shown(lambda: {"enum": [*first, *(file.name for kind in kinds for file in list_names(kind))]})
 
 
 Config = Annotated[str, _names("experiment")]
-Model = Annotated[str, _names("model", AS_CONFIGURED)]
-Datasets = Annotated[list[Annotated[str, _names("dataset")]], Shown(lambda: {"uniqueItems": True})]
+Model = Annotated[str, _names("model", first=[AS_CONFIGURED])]
+Datasets = Annotated[list[Annotated[str, _names("dataset", "suite")]], Shown(lambda: {"uniqueItems": True})]
 Arms = Annotated[str, _one_of(*ARMS)]
 Limit = Annotated[int, Field(ge=0)]
 Graphs = Annotated[str, _one_of(*get_args(CudagraphMode))]

@@ -5,9 +5,21 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from schemas.base import Config
+from schemas.document import Document
 from schemas.engine import Sampling
 
 Overflow = Literal["fail", "drop_shots", "cut_middle", "skip"]
+METRIC_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+"""Without a dot, so that `<dataset>.<metric>` comes apart in one way."""
+
+
+class Join(Config):
+    """A second JSON Lines file whose rows complete those of the first."""
+
+    path: str
+    """The file, from the YAML file's own folder."""
+    on: str
+    """The column that names a row in both: the second file's other columns are added to the row of the same value."""
 
 
 class JsonlSource(Config):
@@ -17,6 +29,8 @@ class JsonlSource(Config):
     """JSON Lines."""
     path: str
     """The file, from the YAML file's own folder; `*` and `**` stand for several. It may end with .gz or .zst."""
+    join: Join | None = None
+    """A second file with more columns of the same rows, as where answers lie apart from questions."""
     revision: str | None = None
     """`sha256:<hex>` of the file: a file that differs is refused."""
 
@@ -93,6 +107,8 @@ class HubDatasetSource(Config):
     """The configuration, of a dataset that has several."""
     revision: str = "main"
     """A branch, a tag or a commit; a commit is what cannot change."""
+    folder: str | None = None
+    """A local copy of the repository, from the YAML file's own folder: read in place of the hub, without network."""
 
 
 class QuerySource(Config):
@@ -108,11 +124,49 @@ class QuerySource(Config):
     """`sha256:<hex>` of the rows that the query gives: other rows are refused."""
 
 
-FileSource = JsonlSource | JsonSource | CsvSource | ParquetSource | ArrowSource
+class TextSource(Config):
+    """Plain text in which a regular expression finds rows: each match is one, its named groups are the columns."""
+
+    kind: Literal["text"]
+    """Rows in plain text."""
+    path: str
+    """The file, from the YAML file's own folder; `*` and `**` stand for several. It may end with .gz or .zst."""
+    pattern: str
+    """A regular expression (Python's syntax) with named groups, as `Q: (?P<question>.*)`."""
+    revision: str | None = None
+    """`sha256:<hex>` of the file: a file that differs is refused."""
+
+
+class NeedleSource(Config):
+    """Pages that assay itself writes, with one fact hidden among facts much like it, and what is asked of it: the
+    columns `id`, `text`, `place`, `code`, `length`, `depth`. The same numbers give the same rows everywhere."""
+
+    kind: Literal["needle"]
+    """Made: a fact hidden in a long text."""
+    tokens: Annotated[int, Field(ge=200, le=1_000_000)]
+    """About how many tokens a text has, at 5.25 characters each."""
+    n: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """How many rows."""
+    seed: int = 0
+    """What the texts are drawn by."""
+    revision: str | None = None
+    """`sha256:<hex>` of the rows: others are refused."""
+
+
+FileSource = TextSource | JsonlSource | JsonSource | CsvSource | ParquetSource | ArrowSource
 """The sources that are a file, or several by a pattern."""
 
 DatasetSource = Annotated[
-    JsonlSource | JsonSource | CsvSource | ParquetSource | ArrowSource | SavedSource | QuerySource | HubDatasetSource,
+    JsonlSource
+    | JsonSource
+    | CsvSource
+    | ParquetSource
+    | ArrowSource
+    | TextSource
+    | SavedSource
+    | QuerySource
+    | HubDatasetSource
+    | NeedleSource,
     Field(discriminator="kind"),
 ]
 
@@ -167,6 +221,9 @@ class FewShot(Config):
     """With `pick: fixed`: the rows by their id (see `id_field`), in the order in which they stand in the prompt."""
     examples: list[dict[str, Any]] | None = None
     """With `pick: fixed`: the rows themselves, each with the fields that the prompt and the target use."""
+    answer: str | None = None
+    """What an example answers: Jinja over its row. Without it, the dataset's `target`, which for an option's index or a
+    program's tests is not what a model should write."""
 
     @model_validator(mode="before")
     @classmethod
@@ -259,8 +316,16 @@ class MetricUse(Config):
 
     use: str
     """The metric's name."""
+    as_: Annotated[str, Field(pattern=METRIC_NAME)] | None = Field(default=None, alias="as")
+    """A name of one's own for its numbers, so that a metric can stand in a dataset several times, with other options:
+    letters, digits, `_` and `-`. Without it, the metric's."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The metric's options; each metric lists its own."""
+
+    @property
+    def name(self) -> str:
+        """What its scores and numbers are called."""
+        return self.use if self.as_ is None else self.as_
 
 
 class Dataset(Config):
@@ -270,19 +335,27 @@ class Dataset(Config):
     """Where the rows are."""
     id_field: str | None = None
     """The column that names a row; without it, the hash of the row and its occurrence number."""
-    prompt: Prompt
+    prompt: Prompt | None = None
+    """What is asked. Either this or `document`."""
+    document: Document | None = None
+    """What is measured, for perplexities: a template, or `{text, window, …}`. Nothing is asked then."""
     target: str | None = None
     """What a right answer is: Jinja over the row. A lone `{{ field }}` keeps the field's type (number, object)."""
     choices: str | list[str] | None = None
     """The options of a multiple choice: a lone `{{ field }}` that holds a list, or a list of templates."""
+    continuation: str | None = None
+    """What follows every choice: Jinja over the row. The choices then stand right at the end of the prompt, and the
+    log-likelihood is that of this text behind each of them (Winogrande's partial scoring)."""
     guide: Guide | None = None
     """Without it the dataset has no guided arm, and the plan says so."""
     metrics: list[MetricUse]
-    """What is computed of each answer: names, or `{use, options}`."""
+    """What is computed of each answer: names, or `{use, as, options}`."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """The most tokens an answer may have; without it, the experiment's `sampling.max_tokens`."""
     stop: list[str] = Field(default_factory=list)
     """Texts that end an answer, in place of the experiment's `sampling.stop`."""
+    reasoning_parser: str | None = None
+    """In place of the model's; `none`: the whole text of an answer is the answer."""
     few_shot: FewShot = FewShot()
     bos: Literal["auto", "always", "never"] = "auto"
     """The BOS token before a prompt. `auto`: as the model does it (its chat template, or its tokenizer before a text);
@@ -300,9 +373,40 @@ class Dataset(Config):
     description: str | None = None
     """For the reader; `assay datasets` shows it."""
 
+    @property
+    def said(self) -> Prompt:
+        """The prompt; of a document, its text as it stands."""
+        if self.prompt is not None:
+            return self.prompt
+        return Prompt(text="" if self.document is None else self.document.text)
+
+    @field_validator("document", mode="before")
+    @classmethod
+    def _short_document(cls, value: Any) -> Any:
+        return {"text": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _asked_or_measured(self) -> "Dataset":
+        if (self.prompt is None) == (self.document is None):
+            raise ValueError("give either a `prompt`, which is answered, or a `document`, which is measured")
+        if self.document is None:
+            return self
+        for key in ("target", "choices", "guide"):
+            if getattr(self, key) is not None:
+                raise ValueError(f"a `document` is not answered: leave `{key}` out")
+        if self.few_shot.n:
+            raise ValueError("a `document` has no examples before it: leave `few_shot` out")
+        if self.on_overflow != "fail":
+            raise ValueError("a `document` is read in windows, so that none is too long: leave `on_overflow` out")
+        if self.bos == "never":
+            raise ValueError(
+                "a `document` begins after BOS, or its first token could not be predicted: leave `bos` out"
+            )
+        return self
+
     @model_validator(mode="after")
     def _chat_has_its_own_bos(self) -> "Dataset":
-        if self.bos == "never" and self.prompt.messages is not None:
+        if self.bos == "never" and self.prompt is not None and self.prompt.messages is not None:
             raise ValueError(
                 "`bos: never` goes with a `text` prompt: in a chat it is the chat template that writes BOS"
             )
@@ -320,9 +424,9 @@ class Dataset(Config):
     def _some_metrics(cls, value: list[MetricUse]) -> list[MetricUse]:
         if not value:
             raise ValueError("a dataset needs at least one metric")
-        names = [metric.use for metric in value]
+        names = [metric.name for metric in value]
         if len(names) != len(set(names)):
-            raise ValueError("the same metric stands here twice")
+            raise ValueError("the same metric stands here twice: with `as` each has a name of its own")
         return value
 
 
@@ -333,5 +437,7 @@ class NamedDataset(Config):
     config: Dataset
     sampling: Sampling
     """The experiment's sampling with this dataset's `max_tokens` and `stop` in it."""
+    reasoning_parser: str | None = None
+    """The dataset's own, else the model's; None where the whole text of an answer is the answer."""
     path: str | None = None
     """The YAML it came from; relative paths inside it are resolved already."""

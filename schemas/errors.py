@@ -14,6 +14,12 @@ class RunError(AssayError):
     """The run failed (exit code 1)."""
 
 
+class GateFailed(AssayError):
+    """A gate failed: the run is finished and recorded, and it is not good enough (exit code 3)."""
+
+    exit_code = 3
+
+
 class EngineError(RunError):
     """The engine could not be built, or died. Carries the tail of its log in the message."""
 

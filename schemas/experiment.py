@@ -1,18 +1,19 @@
 """An experiment: as a user writes it, and as it runs once every name is resolved."""
 
-import difflib
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from schemas.base import Config
-from schemas.dataset import Dataset, NamedDataset
+from schemas.dataset import Dataset, DatasetSource, NamedDataset
 from schemas.engine import Sampling, VllmEngine
-from schemas.errors import ConfigError, Problem
+from schemas.errors import ConfigError
+from schemas.faults import Fault as GroupFault
+from schemas.faults import nearest
+from schemas.gate import Gate, Known, gate_faults
 from schemas.model import Model
 
 Arm = Literal["free", "guided"]
@@ -25,7 +26,13 @@ class DatasetUse(Config):
     """A dataset by name or path, with what this experiment changes of it."""
 
     use: str
-    """The dataset's name in configs/datasets, or the path of its YAML file."""
+    """A name in configs/datasets, a suite of configs/suites or one of its datasets, or the path of a YAML file."""
+    source: DatasetSource | None = None
+    """Other rows in place of the dataset's own, with the same columns; paths start from the experiment's folder."""
+    few_shot_source: DatasetSource | None = None
+    """Other rows for its few-shot examples."""
+    folder: str | None = None
+    """A local copy of the hub repository, or the folder that a suite's own files lie in: read in place of the hub."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """The most samples of it, its first ones."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -59,11 +66,13 @@ class ExperimentFile(Config):
     engine: dict[str, Any] | str = "vllm"
     """A name in configs/engines, or a block: `extends` names the file it starts from, the rest changes it."""
     datasets: Annotated[list[str | DatasetUse], Field(min_length=1)]
-    """Names in configs/datasets or paths of YAML files, each once."""
+    """Names in configs/datasets or configs/suites, or paths of YAML files, each once."""
     arms: Annotated[list[Arm], Field(min_length=1)] = Field(default=["free"])
     """`free`: the samples as they are; `guided`: the same samples with each dataset's grammar."""
     groups: dict[str, Group] = Field(default_factory=dict)
     """Means over several datasets, by the names they get: `mmlu: {datasets: [mmlu_*], metric: acc, weight: size}`."""
+    gates: list[Gate] = Field(default_factory=list)
+    """What must hold for the run to count as good; where a gate fails, the exit code is 3."""
     sampling: Sampling = Sampling()
     max_failed: Annotated[float, Field(ge=0, le=1)] = 0.05
     """The share of requests that may fail before the run counts as failed."""
@@ -96,8 +105,8 @@ class NamedModel(Config):
 
 
 class Experiment(Config):
-    """A run's whole config: every name resolved, every default written out. Raises ConfigError for groups that do not
-    fit the datasets."""
+    """A run's whole config: every name resolved, every default written out. Raises ConfigError for groups and gates
+    that do not fit the rest."""
 
     name: Name
     description: str | None = None
@@ -106,35 +115,33 @@ class Experiment(Config):
     datasets: list[NamedDataset]
     arms: list[Arm]
     groups: dict[str, Group] = Field(default_factory=dict)
+    gates: list[Gate] = Field(default_factory=list)
     max_failed: float
     tags: dict[str, str]
 
     @model_validator(mode="after")
     def _groups_fit(self) -> "Experiment":
         faults = group_faults(self.groups, datasets=self.datasets)
+        faults += gate_faults(self.gates, known=known_of(datasets=self.datasets, groups=self.groups, arms=self.arms))
         if faults:
             raise ConfigError([fault.problem() for fault in faults])
         return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupFault:
-    """What is wrong with a group. keypath: below the experiment's own keys."""
-
-    keypath: tuple[str | int, ...]
-    message: str
-    suggestion: str | None
-
-    def problem(self) -> Problem:
-        """The fault where no file is known."""
-        key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.keypath)
-        return Problem(message=self.message, key=key.removeprefix("."), suggestion=self.suggestion)
+def known_of(*, datasets: Sequence[NamedDataset], groups: Mapping[str, Group], arms: Sequence[Arm]) -> Known:
+    """What the gates of an experiment can name."""
+    return Known(
+        metrics={dataset.name: [use.name for use in dataset.config.metrics] for dataset in datasets},
+        groups={name: group.metric for name, group in groups.items()},
+        guided=frozenset(dataset.name for dataset in datasets if dataset.config.guide is not None),
+        arms=arms,
+    )
 
 
 def group_faults(groups: Mapping[str, Group], *, datasets: Sequence[NamedDataset]) -> list[GroupFault]:
     """Every fault of the groups: a name that a dataset has, a pattern that no dataset fits, a metric that one of the
     datasets lacks. Each with the nearest right name."""
-    metrics = {dataset.name: [use.use for use in dataset.config.metrics] for dataset in datasets}
+    metrics = {dataset.name: [use.name for use in dataset.config.metrics] for dataset in datasets}
     return [fault for name, group in groups.items() for fault in _faults(name, group, metrics=metrics)]
 
 
@@ -149,7 +156,7 @@ def _faults(name: str, group: Group, *, metrics: Mapping[str, list[str]]) -> Ite
             yield GroupFault(
                 keypath=(*here, "datasets", index),
                 message=f"the experiment has no dataset `{pattern}`",
-                suggestion=_nearest(pattern, metrics),
+                suggestion=nearest(pattern, metrics),
             )
     lacking = [member for member in group.members(metrics) if group.metric not in metrics[member]]
     if lacking:
@@ -158,14 +165,8 @@ def _faults(name: str, group: Group, *, metrics: Mapping[str, list[str]]) -> Ite
         yield GroupFault(
             keypath=(*here, "metric"),
             message=f"{', '.join(f'`{member}`' for member in lacking)} {has} no metric `{group.metric}`",
-            suggestion=None if group.metric in known else _nearest(group.metric, known),
+            suggestion=None if group.metric in known else nearest(group.metric, known),
         )
-
-
-def _nearest(wrong: str, known: Iterable[str]) -> str:
-    names = list(known)
-    found = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
-    return f"did you mean `{found[0]}`?" if found else f"known: {', '.join(sorted(names))}"
 
 
 __all__ = [
@@ -174,9 +175,12 @@ __all__ = [
     "DatasetUse",
     "Experiment",
     "ExperimentFile",
+    "Gate",
     "Group",
     "GroupFault",
     "NamedDataset",
     "NamedModel",
+    "gate_faults",
     "group_faults",
+    "known_of",
 ]

@@ -6,20 +6,27 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricInfo:
-    """A metric's name card. `needs` says which requests it reads: an answer, or the choices' log-likelihoods."""
+    """A metric's name card. `needs` says which requests it reads: an answer, the log-likelihoods of the choices, or
+    those of a document's rolling windows."""
 
     name: str
     version: int
     unit: str
     direction: Literal["higher", "lower"]
-    needs: Literal["generate", "loglikelihood"]
+    needs: Literal["generate", "loglikelihood", "rolling"]
     is_rate: bool
-    """Every value is 0 or 1, so that its interval is Wilson's."""
+    """Where every value is 0 or 1, its interval is Wilson's."""
+    over_samples: Literal["mean", "ratio", "exp_ratio"] = "mean"
+    """How a dataset's number comes of its samples: the mean of their values; the sum of their numerators over that of
+    their denominators; or exp of that. The latter two need both in each score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One sample's value under one metric, arm and repeat. value None: not scored, and `reason` says why."""
+    """One sample's value under one metric, arm and repeat. value None: not scored, and `reason` says why.
+
+    metric: the name under which the dataset has it. base_metric: the metric that it is, where that is another name.
+    numerator, denominator: what the sample adds to the sums of a metric that is a ratio of sums over samples."""
 
     dataset: str
     sample_id: str
@@ -32,6 +39,9 @@ class Score:
     extracted: str | None = None
     ties: int | None = None
     reason: str | None = None
+    base_metric: str | None = None
+    numerator: float | None = None
+    denominator: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

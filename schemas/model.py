@@ -52,6 +52,9 @@ class Model(Config):
     """The number format of the weights and of the computation; `auto` takes the one that the weights are stored in."""
     chat_template: str = "model"
     """`model` (its own), `none` (messages are refused, prompts go as they are), or the path of a Jinja file."""
+    reasoning_parser: str | None = None
+    """What tells the reasoning in an answer's text from the answer: `think_tags`, or the name of a plugin's parser.
+    `none`, as without it: the whole text is the answer."""
     license: str | None = None
     """For the reader."""
     description: str | None = None

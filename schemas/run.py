@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from schemas.experiment import Experiment
+from schemas.gate import GateVerdict
 
 RunStatus = Literal["running", "finished", "failed", "cancelled", "crashed"]
 
@@ -50,7 +51,8 @@ class RunContext(BaseModel):
 
 
 class RunResult(BaseModel):
-    """How a run ended. exit_code as the command line gives it: 0, or 1 with the reason in `error`."""
+    """How a run ended. exit_code as the command line gives it: 0, or 1 with the reason in `error`; 3 where a gate
+    failed, 2 where one cannot be judged. A run whose gates fail is finished all the same."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,3 +69,4 @@ class RunResult(BaseModel):
     flow_rss_peak_bytes: int
     """The most memory that the flow process itself held; the engine's is among the metrics."""
     warnings: list[str]
+    gates: list[GateVerdict] = []

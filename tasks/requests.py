@@ -10,6 +10,7 @@ from schemas.dataset import NamedDataset
 from schemas.engine import Sampling
 from schemas.plan import PlannedLoad
 from schemas.sample import Request, Sample
+from tasks.score.reasoning import begun_in
 
 
 def plan_requests(
@@ -18,9 +19,9 @@ def plan_requests(
     """Every request for one dataset, a sample's arms and repeats back to back so that all but the first find its prefix
     cached.
 
-    needs: what the dataset's metrics read, "generate" and "loglikelihood". A dataset without a guide has no guided arm.
-    Log-likelihood requests belong to the arm `free`, since no grammar takes part in them, and are made once: they draw
-    nothing, so that a repeat would be a copy.
+    needs: what the dataset's metrics read: "generate", "loglikelihood", "rolling". A dataset without a guide has no
+    guided arm. Log-likelihood requests belong to the arm `free`, since no grammar takes part in them, and are made
+    once: they draw nothing, so that a repeat would be a copy.
     """
     wanted = set(needs)
     requests: list[Request] = []
@@ -29,10 +30,13 @@ def plan_requests(
             requests.extend(_answers(dataset, sample, arms))
         if "loglikelihood" in wanted:
             requests.extend(_choices(sample))
+        if "rolling" in wanted:
+            requests.extend(_windows(sample))
     return requests
 
 
 def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[str]) -> Iterable[Request]:
+    begun = dataset.reasoning_parser is not None and begun_in(sample.prompt, dataset.reasoning_parser)
     asked = [arm for arm in arms if arm != "guided" or dataset.config.guide is not None]
     for repeat, arm in itertools.product(range(dataset.sampling.repeats), asked):
         guided = arm == "guided"
@@ -49,6 +53,8 @@ def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[str]) -> Iter
             grammar=sample.grammar if guided else None,
             check=sample.grammar,
             refused=sample.grammar_error if guided else None,
+            reasoning_parser=dataset.reasoning_parser,
+            reasoning_begun=begun,
         )
 
 
@@ -66,6 +72,22 @@ def _choices(sample: Sample) -> Iterable[Request]:
             stop=[],
             continuation_start=choice.start,
             encoded_apart=choice.encoded_apart,
+        )
+
+
+def _windows(sample: Sample) -> Iterable[Request]:
+    for index, window in enumerate(sample.windows):
+        yield Request(
+            request_id=request_id(sample.sample_id, "free", "loglikelihood", index),
+            dataset=sample.dataset,
+            sample_id=sample.sample_id,
+            arm="free",
+            kind="loglikelihood",
+            choice_index=index,
+            prompt_token_ids=sample.prompt_token_ids[window.begin : window.end],
+            max_tokens=1,
+            stop=[],
+            continuation_start=window.start - window.begin,
         )
 
 
@@ -122,5 +144,6 @@ def request_key(request: Request, *, identity: Mapping[str, Any], sampling: Samp
         request.kind,
         request.continuation_start,
         request.repeat,
+        *([] if request.reasoning_parser is None else [request.reasoning_parser]),
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

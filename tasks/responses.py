@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.engine import Sampling
+from schemas.errors import ConfigError
 from schemas.sample import Request
 from tasks.engine.protocol import WireGrammar, WireRequest, WireResult, WireSampling
 from tasks.guide.validate import validate, whitespace_share
 from tasks.record.rows import quality_cell_id
+from tasks.score.reasoning import UNFINISHED, cut_at_stop, parse_reasoning
 
 FAILED = frozenset({"error", "refused", "cancelled"})
 """The states that count against `max_failed`."""
@@ -48,7 +50,7 @@ def wire_request(request: Request, sampling: Sampling) -> WireRequest:
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             seed=sampling.seed,
-            stop=request.stop,
+            stop=request.engine_stop,
         ),
         grammar=None
         if request.grammar is None
@@ -77,7 +79,9 @@ def response_row(request: Request, result: WireResult, context: RowContext) -> d
         "output_token_ids": result.token_ids,
         "output_tokens": len(result.token_ids),
     }
-    return row | _judged(request, result)
+    if request.reasoning_parser is not None:
+        return row | _without_reasoning(request, result, parser=request.reasoning_parser)
+    return row | _judged(request, result.text, finish_reason=result.finish_reason)
 
 
 def refused_row(request: Request, context: RowContext) -> dict[str, Any]:
@@ -107,11 +111,31 @@ def _asked(request: Request, context: RowContext) -> dict[str, Any]:
     }
 
 
-def _judged(request: Request, result: WireResult) -> dict[str, Any]:
-    status = "truncated" if result.finish_reason == "length" else "ok"
+def _without_reasoning(request: Request, result: WireResult, *, parser: str) -> dict[str, Any]:
+    """The answer behind the reasoning, judged. No answer, and `truncated`, where the reasoning never ended.
+
+    The engine got no stop strings: the answer is cut at the first of them here, and the row says that it ended so."""
+    try:
+        reasoning, answer, closed = parse_reasoning(parser, result.text, begun=request.reasoning_begun)
+    except ConfigError as error:  # a plugin's parser that fails on this answer
+        return {"status": "error", "error": str(error)}
+    row: dict[str, Any] = {"reasoning": reasoning}
+    if reasoning is not None:
+        row["ttft_text_ms"] = None  # the first text was the reasoning's
+    if not closed:
+        return row | {"output": None, "status": "truncated", "error": UNFINISHED}
+    answer, stopped_by = cut_at_stop(answer, request.stop)
+    finish_reason = result.finish_reason if stopped_by is None else "stop"
+    if stopped_by is not None:
+        row |= {"finish_reason": finish_reason, "stop_reason": stopped_by}
+    return row | {"output": answer} | _judged(request, answer, finish_reason=finish_reason)
+
+
+def _judged(request: Request, answer: str, *, finish_reason: str | None) -> dict[str, Any]:
+    status = "truncated" if finish_reason == "length" else "ok"
     if request.check is None:
         return {"status": status}
-    verdict = validate(request.check, result.text)
+    verdict = validate(request.check, answer)
     if status == "ok" and not verdict.valid:
         status = "invalid"
     json_kind = request.check.kind in ("json_schema", "json_object")
@@ -120,7 +144,7 @@ def _judged(request: Request, result: WireResult) -> dict[str, Any]:
         "valid": verdict.valid,
         "validator": verdict.validator,
         "violations": [{"path": v.path, "message": v.message} for v in verdict.violations],
-        "whitespace_share": whitespace_share(result.text) if json_kind else None,
+        "whitespace_share": whitespace_share(answer) if json_kind else None,
     }
 
 

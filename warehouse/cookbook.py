@@ -59,6 +59,49 @@ FROM flips((SELECT min(run_id) FROM last_two), (SELECT max(run_id) FROM last_two
 ORDER BY dataset, sample_id, arm, metric""",
     ),
     Recipe(
+        "Which samples flip most often, run after run?",
+        """SELECT dataset, sample_id, arm, metric, count(DISTINCT run_id) AS runs,
+    count(*) FILTER (value <> before) AS flips, round(avg(value), 3) AS mean
+FROM (
+    SELECT s.*, lag(s.value) OVER earlier AS before
+    FROM scores AS s
+    INNER JOIN runs AS r USING (run_id)
+    WHERE r.status = 'finished'
+    WINDOW earlier AS (
+        PARTITION BY s.dataset, s.sample_id, s.arm, s.repeat, s.metric, s.metric_version ORDER BY r.started_at
+    )
+)
+GROUP BY dataset, sample_id, arm, metric
+HAVING flips > 0
+ORDER BY flips DESC, dataset, sample_id, arm, metric
+LIMIT 20""",
+    ),
+    Recipe(
+        "Which metrics got worse since the baseline?",
+        """SELECT w.run_id, b.tags['baseline'] AS baseline, w.dataset, w.metric, w.candidate_arm AS arm,
+    round(w.baseline, 3) AS before, round(w.candidate, 3) AS now, round(w.lo, 3) AS lo, round(w.hi, 3) AS hi, w.n_pairs
+FROM regressions AS w
+INNER JOIN runs AS b ON b.run_id = w.baseline_run_id
+WHERE b.tags['baseline'] <> 'false'
+ORDER BY w.run_id DESC, w.effect, w.dataset, w.metric, arm""",
+    ),
+    Recipe(
+        "How did each gate come out, night after night?",
+        """SELECT r.started_at, g.run_id, g.metric, g.arm, g.rule, coalesce(g.against, g.value::VARCHAR) AS against,
+    g.verdict, round(g.effect, 3) AS effect, round(g.lo, 3) AS lo, round(g.hi, 3) AS hi, g.n_needed, g.reason
+FROM gates AS g
+INNER JOIN runs AS r USING (run_id)
+ORDER BY r.started_at DESC, g.gate, g.against""",
+    ),
+    Recipe(
+        "Which comparisons decided nothing, and how many samples would?",
+        """SELECT run_id, baseline_run_id = run_id AS within_run, dataset, metric, candidate_arm, baseline_arm,
+    round(effect, 3) AS effect, round(lo, 3) AS lo, round(hi, 3) AS hi, n_pairs, n_needed
+FROM comparisons
+WHERE verdict = 'undecided'
+ORDER BY n_needed NULLS LAST, run_id DESC, dataset, metric""",
+    ),
+    Recipe(
         "Which samples does no run get right?",
         """SELECT dataset, sample_id, count(DISTINCT run_id) AS runs, max(value) AS best
 FROM scores
@@ -212,6 +255,16 @@ ORDER BY e.run_id DESC""",
 FROM grammars
 WHERE status <> 'accepted' OR len(lint) > 0
 ORDER BY ALL""",
+    ),
+    Recipe(
+        "How often does the judge give no verdict: refused, cut, too slow?",
+        """SELECT run_id, dataset, arm, metric, judge_model, count(*) AS asked,
+    count(*) FILTER (status = 'ok') AS verdicts, count(*) FILTER (status = 'refused') AS refused,
+    count(*) FILTER (status IN ('truncated', 'invalid')) AS no_form,
+    count(*) FILTER (status IN ('timeout', 'error')) AS failed, round(avg(judge_ms), 1) AS ms
+FROM judgements
+GROUP BY run_id, dataset, arm, metric, judge_model
+ORDER BY run_id DESC, dataset, arm, metric""",
     ),
     Recipe(
         "Do two samples of one dataset have the same prompt?",

@@ -6,7 +6,7 @@ from warehouse.cookbook import COOKBOOK
 from warehouse.schema import SCHEMA_VERSION, TABLES, Column, Table
 from warehouse.views import Definition, definitions
 
-_PAGE = "../docs/warehouse.md#25-questions"
+_PAGE = "../docs/warehouse.md#questions"
 _HEAD = """# The warehouse
 
 Printed by `python -m warehouse.dictionary`: change the schema (`warehouse/schema/`), not this file. This is version

@@ -15,6 +15,7 @@ from schemas.errors import AssayError, ConfigError
 from warehouse import scan
 from warehouse.copying import check_files, copy_files, copy_tables
 from warehouse.export import EXPORT_MANIFEST
+from warehouse.merge_later import WRITTEN_LATER, is_same_run, take_later_rows
 from warehouse.parquet import read_rows
 from warehouse.parts import RunFiles, run_files, stored_tables, sync_folder, tables_folder
 from warehouse.places import FILES, clear_staging, every_run, files_folder, maintenance, new_staging, places, publish
@@ -22,12 +23,13 @@ from warehouse.schema import TABLES
 from warehouse.schema.table import literal, quoted
 from warehouse.unpack import opened
 
-Outcome = Literal["imported", "here already", "refused", "skipped"]
+Outcome = Literal["imported", "merged", "here already", "refused", "skipped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRun:
-    """What became of one run. rows: of all its tables; reason: why it did not come, else None."""
+    """What became of one run. rows: those that came, of all its tables; reason: why it did not come, or of a merged
+    one what came; else None."""
 
     run_id: str
     name: str | None
@@ -58,7 +60,8 @@ def import_warehouse(
 
     Everything is checked before anything is changed: the sha256 of an export's files, the schema version, that each
     file holds the run that its folder says. Then each run appears in one step; a kill leaves none half there, and the
-    next import goes on. A run that is here with the same rows stays as it is, one with other rows is refused by name.
+    next import goes on. A run that is here with the same rows stays as it is; what was written to it after its end
+    (comparisons, its tags) is merged, and the higher revision of a row counts; one with other rows is refused by name.
     A run that had not ended is skipped. on_progress gets the run's number, how many there are, and the run's id.
     Raises ConfigError for a source that is none, or was changed; AssayError for data of a newer assay.
     """
@@ -131,10 +134,7 @@ def _merge_run(
     theirs = _files(home=root, run_id=run_id)
     here = [name for name, place in places(home=home, run_id=run_id).items() if place.exists()]
     if any(name != FILES for name in here):
-        other = _different_tables(connection=connection, ours=_files(home=home, run_id=run_id), theirs=theirs)
-        if other:
-            return ended("refused", f"a run of this id is here with other rows in {', '.join(other)}")
-        return ended("here already")
+        return ended(*_joined(connection=connection, home=home, root=root, theirs=theirs))
     if here:
         return ended("refused", f"{files_folder(home=home, run_id=run_id)} is there, but no rows: move it away")
     if row["status"] == "running":
@@ -145,6 +145,23 @@ def _merge_run(
     rows = sum(_digest(connection=connection, files=each)[0] for each in _files_in(staged=staged, like=theirs))
     publish(home=home, run_id=run_id, staged=staged)
     return ended("imported", rows=rows)
+
+
+def _joined(
+    *, connection: duckdb.DuckDBPyConnection, home: Path, root: Path, theirs: Sequence[RunFiles]
+) -> tuple[Outcome, str | None, int | None]:
+    """The outcome, reason and new rows of a run that is here: what was written to it after its end is merged."""
+    run_id = theirs[0].run_id
+    ours = _files(home=home, run_id=run_id)
+    other = _different_tables(connection=connection, ours=ours, theirs=theirs)
+    if set(other) - set(WRITTEN_LATER) or (other and not is_same_run(home=home, other=root, run_id=run_id)):
+        return "refused", f"a run of this id is here with other rows in {', '.join(other)}", None
+    by_table = [{each.table: each for each in files} for files in (ours, theirs)]
+    added = take_later_rows(connection=connection, home=home, ours=by_table[0], theirs=by_table[1]) if other else {}
+    if not added:
+        return "here already", None, None
+    told = ", ".join(f"{n:,} row{'s' if n != 1 else ''} of {name}" for name, n in added.items())
+    return "merged", told, sum(added.values())
 
 
 def _different_tables(

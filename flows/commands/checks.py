@@ -8,22 +8,31 @@ from pathlib import Path
 from schemas.errors import ConfigError, Problem
 from schemas.experiment import Experiment
 from schemas.model import GgufSource, PathSource
-from tasks.config.locate import relative_to_here
-from tasks.config.resolve import load_experiment, place_in_model
+from tasks.config.locate import Place, relative_to_here
+from tasks.config.resolve import load_experiment, place_in_experiment, place_in_model
 from tasks.dataset.stage import check_datasets
+from tasks.gate.check import check_gates
 from tasks.model.folder import check_model_folder
 from tasks.model.resolve import gguf_file
 
 
-def checked_experiment(file: str, *, overrides: Sequence[str] = (), limit: int | None = None) -> Experiment:
-    """The experiment of a file, its model's files and its data found in order.
+def checked_experiment(
+    file: str, *, overrides: Sequence[str] = (), limit: int | None = None, home: Path | None = None
+) -> Experiment:
+    """The experiment of a file, its model's files and its data found in order. home: where the runs are that its gates
+    name; None where nothing is to be run.
 
     Raises ConfigError: with every fault of the config, else with every fault of the model's files and the data."""
     experiment = load_experiment(file, overrides=overrides, limit=limit)
     problems: list[Problem] = []
+
+    def where(gate: int) -> Place:
+        return place_in_experiment(file, ("gates", gate, "against"), overrides=overrides)
+
     for check in (
         partial(check_model, experiment, file=file, overrides=overrides),
         partial(check_datasets, experiment),
+        *([] if home is None else [partial(check_gates, home, experiment, where=where)]),
     ):
         try:
             check()

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from flows.commands.answers import replace_file
 from flows.commands.output import WIDTH_OF_A_FILE, json_line, stdout_console, visible
 from flows.runtime import assay_home
 from schemas.errors import ConfigError, RunError
-from tasks.compare import words
+from tasks.compare import noise, words
 from tasks.compare.markdown import markdown
 from tasks.compare.model import Answer, Flip, RunComparison, Side
 from tasks.compare.names import find_run
@@ -59,7 +59,20 @@ def compare_and_show(asked: Asked, shown: Shown, *, fail_on: str | None = None) 
     """Compares, keeps it, shows it; 0, or 3 where a verdict is what fail_on names (`undecided` means `worse` too).
 
     Raises ConfigError for what cannot be compared or written, RunError where it cannot be kept."""
-    form = _format(shown)
+    format_of(shown)
+    comparison = compared(asked)
+    if shown.html is not None:
+        from tasks.report.compare_page import render  # noqa: PLC0415 - draws a figure: slow to import
+
+        page = render(comparison)
+        replace_file(shown.html, lambda path: _write_text(path, page))
+    code = exit_code(comparison, fail_on=fail_on)
+    show(comparison, shown, code=code, saved=asked.save)
+    return code
+
+
+def compared(asked: Asked) -> RunComparison:
+    """Compares, and keeps it. Raises ConfigError for what cannot be compared, RunError where it cannot be kept."""
     home = assay_home()
     own, other = find_run(home, asked.candidate), find_run(home, asked.baseline)
     comparison = compare_runs(
@@ -77,14 +90,8 @@ def compare_and_show(asked: Asked, shown: Shown, *, fail_on: str | None = None) 
             raise RunError(
                 f"the comparison could not be kept: {error} (make room under {home}, or give --no-save)"
             ) from error
-    if shown.html is not None:
-        from tasks.report.compare_page import render  # noqa: PLC0415 - draws a figure: slow to import
-
-        page = render(comparison)
-        replace_file(shown.html, lambda path: _write_text(path, page))
-    code = exit_code(comparison, fail_on=fail_on)
-    _show(comparison, shown, form=form, code=code, saved=asked.save)
-    return code
+    measured = noise.note(home, comparison)
+    return comparison if measured is None else replace(comparison, notes=(*comparison.notes, measured))
 
 
 def exit_code(comparison: RunComparison, *, fail_on: str | None) -> int:
@@ -114,7 +121,8 @@ def json_object(comparison: RunComparison, *, flips: int) -> dict[str, Any]:
     }
 
 
-def _format(shown: Shown) -> Format:
+def format_of(shown: Shown) -> Format:
+    """Raises ConfigError for two formats at once."""
     if shown.markdown and shown.as_json:
         raise ConfigError.one("--markdown and --json are two formats", suggestion="give one of them")
     if shown.markdown or shown.as_json:
@@ -122,7 +130,9 @@ def _format(shown: Shown) -> Format:
     return "table" if shown.out is None else _ENDINGS.get(shown.out.suffix.lower(), "table")
 
 
-def _show(comparison: RunComparison, shown: Shown, *, form: Format, code: int, saved: bool) -> None:
+def show(comparison: RunComparison, shown: Shown, *, code: int, saved: bool) -> None:
+    """Prints it, or writes it to `shown.out`. code, saved: for JSON, the exit code and whether it is kept."""
+    form = format_of(shown)
     if form == "markdown":
         text = markdown(comparison, flips=shown.flips)
     elif form == "json":

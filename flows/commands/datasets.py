@@ -49,12 +49,14 @@ class _Spoken:
     chat: ChatTemplate | None
 
 
-def show_samples(*, name: str, n: int, model: str | None, arm: str, tokens: bool, as_json: bool) -> None:
+def show_samples(
+    *, name: str, n: int, model: str | None, arm: str, tokens: bool, as_json: bool, rows: dict[str, Any] | None = None
+) -> None:
     """Prints the first n samples as the engine gets them; without a model, the messages as the dataset writes them."""
     if tokens and model is None:
         raise ConfigError.one("token ids are a model's", key="--tokens", suggestion="give --model too")
     named = _named_model(model)
-    dataset = _dataset(name, model=named, limit=n)
+    dataset = _dataset(name, model=named, limit=n, rows=rows)
     _check_arm(dataset, arm)
     with lines_added():
         if named is None:
@@ -72,7 +74,9 @@ def show_samples(*, name: str, n: int, model: str | None, arm: str, tokens: bool
         console.print(f"! {warning}", markup=False, soft_wrap=True)
 
 
-def show_profile(*, name: str, model: str, limit: int | None, as_json: bool, png: Path | None) -> None:
+def show_profile(
+    *, name: str, model: str, limit: int | None, as_json: bool, png: Path | None, rows: dict[str, Any] | None = None
+) -> None:
     """Counts the prompts of a dataset in tokens of a model, and says which engine options follow from that.
 
     Raises ConfigError, after the counts are printed, for prompts that no engine of the model takes."""
@@ -80,7 +84,7 @@ def show_profile(*, name: str, model: str, limit: int | None, as_json: bool, png
     named = _named_model(model)
     if named is None:
         raise ConfigError.one(f"{model} is no model", key="--model")
-    dataset = _dataset(name, model=named, limit=limit)
+    dataset = _dataset(name, model=named, limit=limit, rows=rows)
     spoken = _spoken(named)
     with lines_added():
         found = profile_dataset(
@@ -124,14 +128,24 @@ def _named_model(model: str | None) -> NamedModel | None:
         raise _of_command_line(error, key="--model") from error
 
 
-def _dataset(name: str, *, model: NamedModel | None, limit: int | None) -> NamedDataset:
-    """The dataset of a name or path, with the sampling that an experiment has which says nothing of it."""
-    datasets = Datasets(Layers([Layer({"datasets": [name]}, None)]))
+def _dataset(
+    name: str, *, model: NamedModel | None, limit: int | None, rows: dict[str, Any] | None = None
+) -> NamedDataset:
+    """The dataset of a name or path, with the sampling that an experiment has which says nothing of it. rows: what
+    `given_rows` gives. Raises ConfigError for a suite of several datasets too."""
+    entry: dict[str, Any] = {"use": name, **(rows or {})}
+    datasets = Datasets(Layers([Layer({"datasets": [entry]}, None)]))
     try:
-        datasets.load([name], None if model is None else model.config)
+        datasets.load([entry], None if model is None else model.config)
     except ConfigError as error:
         raise _of_command_line(error, key=None) from error
-    return datasets.named([name], sampling=Sampling(), limit=limit)[0]
+    found = datasets.named([name], sampling=Sampling(), limit=limit)
+    if len(found) > 1:
+        some = ", ".join(each.name for each in found[:3])
+        raise ConfigError.one(
+            f"`{name}` is a suite of {len(found)} datasets", suggestion=f"name one of them, as {some}"
+        )
+    return found[0]
 
 
 def _of_command_line(error: ConfigError, *, key: str | None) -> ConfigError:
@@ -175,7 +189,7 @@ def _previews(dataset: NamedDataset) -> list[dict[str, Any]]:
             "target": each.target,
             "choices": each.options,
             "stop": dataset.sampling.stop,
-            "max_tokens": dataset.sampling.max_tokens,
+            "max_tokens": None if dataset.config.document is not None else dataset.sampling.max_tokens,
             "grammar": None if each.grammar is None else {"kind": each.grammar.kind, "content": each.grammar.content},
             "grammar_error": each.grammar_error,
         }
@@ -212,11 +226,14 @@ def _sample(sample: Sample, *, dataset: NamedDataset, spoken: _Spoken, arm: str)
         "prompt": spoken.tokenizer.decode(sample.prompt_token_ids),
         "prompt_tokens": len(sample.prompt_token_ids),
         "token_ids": sample.prompt_token_ids,
-        "fits": len(sample.prompt_token_ids) + sample.max_tokens <= spoken.facts.max_position_embeddings,
+        "fits": bool(sample.windows)
+        or len(sample.prompt_token_ids) + sample.max_tokens <= spoken.facts.max_position_embeddings,
         "messages": sample.messages,
         "target": sample.target,
         "choices": [choice.text for choice in sample.choices],
         "choice_token_ids": [choice.token_ids[choice.start :] for choice in sample.choices],
+        "window": sample.window,
+        "windows": [[each.begin, each.start, each.end] for each in sample.windows],
         "stop": dataset.sampling.stop,
         "max_tokens": sample.max_tokens,
         "grammar": None if grammar is None else {"kind": grammar.kind, "content": grammar.content},
@@ -250,7 +267,10 @@ def _print_sample(console: Console, sample: dict[str, Any], *, tokens: bool) -> 
         line("grammar", f"{sample['grammar']['kind']}{use}: {content[:_GRAMMAR_SHOWN]}{cut}")
     if sample["grammar_error"]:
         line("grammar", f"refused: {visible(sample['grammar_error'])}")
-    line("answer", f"up to {sample['max_tokens']:,} tokens, stops at {sample['stop'] or 'nothing but its end'}")
+    if sample.get("windows"):
+        line("windows", f"{len(sample['windows']):,}, each of at most {sample['window']:,} tokens")
+    elif sample.get("max_tokens") is not None:
+        line("answer", f"up to {sample['max_tokens']:,} tokens, stops at {sample['stop'] or 'nothing but its end'}")
     for key, words in (
         ("cut_tokens", "tokens cut from the middle"),
         ("shots_dropped", "examples dropped"),

@@ -16,6 +16,7 @@ from flows.runtime import assay_home
 from schemas.errors import ConfigError
 from tasks.config.document import experiment_json_schema
 from tasks.config.locate import Kind, list_names
+from tasks.config.suites import suite_names
 from tasks.record.open import stored_run
 from warehouse.parquet import read_rows
 
@@ -135,6 +136,10 @@ def list_models(*, as_json: bool) -> None:
 def list_datasets(*, as_json: bool) -> None:
     """Every dataset that a config names."""
     _list("dataset", as_json=as_json)
+    if not as_json:
+        stdout_console().print(
+            f"and the suites {', '.join(suite_names())}: see `assay suites`", markup=False, soft_wrap=True
+        )
 
 
 def print_schema() -> None:

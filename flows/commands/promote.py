@@ -20,7 +20,7 @@ def promote_run(*, given: str, name: str, as_json: bool) -> None:
     chosen = baseline_name(name)
     run_id = find_run(home, given).run_id
     moved = promote(home, run_id, name=chosen)
-    waiting = _tell([run_id, *moved.lost])
+    waiting = tell_tracking([run_id, *moved.lost])
     if as_json:
         print_json(
             {"run_id": run_id, "baseline": chosen, "taken_from": list(moved.lost), "mlflow_waits": waiting}
@@ -38,7 +38,7 @@ def demote_run(*, given: str, name: str | None, as_json: bool) -> None:
     chosen = None if name is None else baseline_name(name)
     run_id = find_run(home, given).run_id
     demote(home, run_id, name=chosen)
-    waiting = _tell([run_id])
+    waiting = tell_tracking([run_id])
     if as_json:
         print_json({"run_id": run_id, "removed": chosen, "mlflow_waits": waiting})
         return
@@ -65,7 +65,7 @@ def list_baselines(*, as_json: bool) -> None:
     stdout_console().print(table if found else "no baselines; make one with: assay promote last --as baseline:main")
 
 
-def _tell(run_ids: Sequence[str]) -> dict[str, str]:
+def tell_tracking(run_ids: Sequence[str]) -> dict[str, str]:
     """Brings the tags to MLflow. It being down is a warning: the warehouse has them."""
     home = assay_home()
     prepare_environment(home)

@@ -10,37 +10,45 @@ from rich.table import Table
 
 from flows.commands.output import print_json, stdout_console, visible
 from flows.commands.score import write_report_of
+from flows.commands.tracking import tell_mlflow
 from flows.runtime import assay_home
 from tasks.predictions.rescore import Change, Rescored, rescore, write_rescored
+from tasks.record.mlflow_run import is_tracked
 
 
 def rescore_run(*, run_id: str, metrics: Sequence[str], dataset: str | None, dry_run: bool, as_json: bool) -> None:
     """Scores again and prints what changed; unless `dry_run`, writes it and the report."""
     home = assay_home()
-    rescored = rescore(home, run_id, metrics=metrics, dataset=dataset)
+    rescored = rescore(home, run_id, metrics=metrics, dataset=dataset, ask=not dry_run)
     warnings = list(rescored.warnings)
-    report = None
+    report, mlflow_run_id = None, None
     if not dry_run:
         warnings += write_rescored(home, rescored)
         report = write_report_of(rescored.run_id)
+        if is_tracked(rescored.run):
+            told = tell_mlflow(home, rescored.run_id)
+            mlflow_run_id = told.mlflow_run_id
+            warnings += [] if told.warning is None else [told.warning]
     if as_json:
-        print_json(_object(rescored, warnings=warnings, report=report, dry_run=dry_run))
+        print_json(
+            _object(rescored, warnings=warnings, report=report, dry_run=dry_run) | {"mlflow_run_id": mlflow_run_id}
+        )
         return
     for warning in warnings:
         Console(stderr=True, highlight=False).print(f"! {visible(warning)}", markup=False, soft_wrap=True)
     stdout_console().print(_table(rescored.changes))
-    _print_end(rescored, report=report)
+    _print_end(rescored, report=report, mlflow_run_id=mlflow_run_id)
 
 
-def _print_end(rescored: Rescored, *, report: str | None) -> None:
+def _print_end(rescored: Rescored, *, report: str | None, mlflow_run_id: str | None) -> None:
     console = stdout_console()
     if report is None:
         console.print("nothing was written (--dry-run)", style="bold")
         return
     words = f"{rescored.run_id}, {len(rescored.scores):,} scores as revision {rescored.revision}"
     lines = [("run", words), ("report", report)]
-    if rescored.run["mlflow_run_id"] is not None:
-        lines.append(("MLflow", "`assay sync` brings the new numbers there"))
+    if mlflow_run_id is not None:
+        lines.append(("MLflow", f"run {mlflow_run_id} has the new numbers"))
     for word, text in lines:
         console.print(f"{word:<10}{text}", markup=False, soft_wrap=True)
 

@@ -1,8 +1,9 @@
 """`assay run`: checks first, then the flow under a Prefect server, and what is printed at the end."""
 
+import contextlib
 import errno
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,39 +57,72 @@ def _run(
     elif file is None:
         raise ConfigError.one("name an experiment file, or a run to --resume", suggestion="assay run quickstart")
     if file is not None:
-        checked = checked_experiment(file, overrides=overrides, limit=limit)
+        checked = checked_experiment(file, overrides=overrides, limit=limit, home=home)
         if resume is not None:
             check_same_config(home, resume, experiment=checked, file=Path(file))
+    with started_flow(home) as flow:
+        return run_flow(
+            flow,
+            home=home,
+            file=file,
+            overrides=overrides,
+            limit=limit,
+            max_time=max_time,
+            resume=resume,
+            started=started,
+        )
+
+
+@contextlib.contextmanager
+def started_flow(home: Path, load: Callable[[], Callable[..., Any]] | None = None) -> Iterator[Callable[..., Any]]:
+    """The flow that `load` imports, that of an experiment if left out, with a Prefect server that it can report to."""
     prepare_environment(home)
-    console = RunConsole()
     with prefect_server(home) as prefect:
-        with console.step("start Prefect"):
-            flow = _import_flow()
+        with RunConsole().step("start Prefect"):
+            flow = (load or _import_flow)()
             prefect.wait()
-        try:
-            result = flow(
-                config=file or "",
-                overrides=list(overrides),
-                limit=limit or 0,
-                max_time=max_time or "",
-                resume=resume or "",
-            )
-        except KeyboardInterrupt as error:
-            return _interrupted(console, error, 130)
-        except Terminated as error:
-            return _interrupted(console, error, 143)
-        except Exception as error:
-            found = getattr(error, "result", None)
-            if not isinstance(found, RunResult):
-                _say_if_full(error, home)
-                raise
-            result = found
+        yield flow
+
+
+def run_flow(
+    flow: Callable[..., RunResult],
+    *,
+    home: Path,
+    file: str | None,
+    overrides: Sequence[str],
+    limit: int | None,
+    max_time: str | None,
+    resume: str | None = None,
+    started: float,
+) -> dict[str, Any]:
+    """Runs the flow to its end, prints where everything is, and gives that with the exit code. started: the monotonic
+    time since when it takes. Raises what the flow raises, but for an interrupt and a run that only does not count."""
+    console = RunConsole()
+    try:
+        result = flow(
+            config=file or "",
+            overrides=list(overrides),
+            limit=limit or 0,
+            max_time=max_time or "",
+            resume=resume or "",
+        )
+    except KeyboardInterrupt as error:
+        return _interrupted(console, error, 130)
+    except Terminated as error:
+        return _interrupted(console, error, 143)
+    except Exception as error:
+        found = getattr(error, "result", None)
+        if not isinstance(found, RunResult):
+            _say_if_full(error, home)
+            raise
+        result = found
     seconds = time.monotonic() - started
     if result.error is not None:
         console.warn(f"{result.status}: {result.error}")
     console.lines(
         [
             ("report", str(result.report)),
+            *_gate_files(result),
             ("MLflow", f"run {result.mlflow_run_id}, `assay ui` shows it" if result.mlflow_run_id else "not recorded"),
             ("SQL", f"assay sql \"FROM leaderboard WHERE run_id = '{result.run_id}'\""),
             ("run", f"{result.run_id}, {result.status}, {result.requests} requests, {seconds:.0f} s in all"),
@@ -97,6 +131,12 @@ def _run(
     if result.status == "cancelled":
         console.lines([("resume", f"assay run --resume {result.run_id}")])
     return result.model_dump(mode="json") | {"seconds": seconds}
+
+
+def _gate_files(result: RunResult) -> list[tuple[str, str]]:
+    if not result.gates or result.report is None:
+        return []
+    return [("gates", f"{result.report.parent / 'gates.md'} for a pull request, gates.xml beside it for CI (JUnit)")]
 
 
 def _resumable(home: Path, run_id: str, *, changed: bool) -> dict[str, Any]:

@@ -4,13 +4,14 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from flows.commands.output import print_json, stdout_console, visible
+from flows.commands.tracking import tell_mlflow
 from flows.runtime import assay_home
 from schemas.errors import ConfigError
 from schemas.metric import Aggregate
@@ -18,14 +19,20 @@ from tasks.predictions.offline import Asked, Offline, score_file
 from tasks.record.open import check_disk
 from tasks.score.registry import metric, metric_doc, metric_names, metric_source
 
+if TYPE_CHECKING:
+    from tasks.predictions.imported import Imported
+
 
 def score_predictions(asked: Asked, *, name: str | None, save: bool, as_json: bool) -> None:
     """Scores the file, prints the table, and writes a run unless `save` is False."""
     started_at = datetime.datetime.now(datetime.UTC)
     if save:
         check_disk(assay_home())
-    offline = score_file(asked)
-    saved = _saved(offline, name=name or offline.dataset.name, started_at=started_at) if save else {}
+    offline = score_file(asked, home=assay_home())
+    saved: dict[str, Any] = {}
+    if save:
+        saved, warnings = _saved(offline, name=name or offline.dataset.name, started_at=started_at)
+        offline.warnings.extend(warnings)
     if as_json:
         print_json(_object(offline) | saved)
         return
@@ -34,28 +41,50 @@ def score_predictions(asked: Asked, *, name: str | None, save: bool, as_json: bo
     _print_lines(saved)
 
 
-def _saved(offline: Offline, *, name: str, started_at: datetime.datetime) -> dict[str, Any]:
+def _saved(offline: Offline, *, name: str, started_at: datetime.datetime) -> tuple[dict[str, Any], list[str]]:
     from tasks.predictions.record import record_offline  # noqa: PLC0415 - brings the warehouse, which --no-save spares
 
     home = assay_home()
     run_id = record_offline(offline, home=home, name=name, started_at=started_at)
-    return {"run_id": run_id, "report": str(write_report_of(run_id))}
+    return saved_run(run_id)
+
+
+def saved_run(run_id: str) -> tuple[dict[str, Any], list[str]]:
+    """Writes a recorded run's report and brings the run to MLflow; gives what to print, and warnings."""
+    report = write_report_of(run_id)
+    told = tell_mlflow(assay_home(), run_id)
+    saved = {"run_id": run_id, "report": report, "mlflow_run_id": told.mlflow_run_id}
+    return saved, [] if told.warning is None else [told.warning]
 
 
 def import_lm_eval(*, path: Path, as_json: bool) -> None:
-    """Brings in a run of lm-evaluation-harness; one that is here already stays as it is."""
+    """Brings in a run of lm-evaluation-harness."""
     from tasks.predictions.lm_eval import read_lm_eval  # noqa: PLC0415 - each command imports what it needs
-    from tasks.predictions.record import record_import  # noqa: PLC0415
 
     check_disk(assay_home())
-    made = read_lm_eval(path)
+    _import(read_lm_eval(path), as_json=as_json)
+
+
+def import_inspect(*, path: Path, name: str | None, as_json: bool) -> None:
+    """Brings in a log of Inspect. name: of its dataset here; None for the task's."""
+    from tasks.predictions.inspect_ai import read_inspect  # noqa: PLC0415 - each command imports what it needs
+
+    check_disk(assay_home())
+    _import(read_inspect(path, name=name), as_json=as_json)
+
+
+def _import(made: "Imported", *, as_json: bool) -> None:
+    """Writes the run; one that is here already stays as it is."""
+    from tasks.predictions.record import record_import  # noqa: PLC0415 - brings the warehouse
+
     new = record_import(made, home=assay_home())
-    saved = {"run_id": made.run_id, "report": write_report_of(made.run_id)}
+    saved, warnings = saved_run(made.run_id)
+    warnings = made.warnings + warnings
     if as_json:
         metrics = [asdict(row) for row in made.metrics]
-        print_json(saved | {"imported": new, "metrics": metrics, "warnings": made.warnings})
+        print_json(saved | {"imported": new, "metrics": metrics, "warnings": warnings})
         return
-    for warning in made.warnings:
+    for warning in warnings:
         Console(stderr=True, highlight=False).print(f"! {visible(warning)}", markup=False, soft_wrap=True)
     print_metrics(made.metrics)
     stdout_console().print("imported" if new else "here already", style="bold")
@@ -143,7 +172,10 @@ def _print_lines(saved: dict[str, Any]) -> None:
         return
     console = stdout_console()
     question = f"assay sql \"FROM leaderboard WHERE run_id = '{saved['run_id']}'\""
-    for word, text in (("run", saved["run_id"]), ("report", saved["report"]), ("SQL", question)):
+    lines = [("run", saved["run_id"]), ("report", saved["report"]), ("SQL", question)]
+    if saved["mlflow_run_id"] is not None:
+        lines.insert(2, ("MLflow", f"run {saved['mlflow_run_id']}, `assay ui` shows it"))
+    for word, text in lines:
         console.print(f"{word:<10}{text}", markup=False, soft_wrap=True)
 
 

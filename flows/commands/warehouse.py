@@ -24,7 +24,7 @@ from warehouse.vacuum import vacuum
 _AGES = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZES |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
-_COLORS = {"imported": "green", "here already": "dim", "refused": "red", "skipped": "yellow"}
+_COLORS = {"imported": "green", "merged": "green", "here already": "dim", "refused": "red", "skipped": "yellow"}
 
 
 def export(*, run_id: str, out: Path | None, as_json: bool) -> None:
@@ -140,7 +140,7 @@ def _tag(text: str) -> tuple[str, str | None]:
 
 def _print_imported(done: Imported) -> None:
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0))
-    for name in ("run", "name", "started (UTC)", "host", "user", "rows", "", "why"):
+    for name in ("run", "name", "started (UTC)", "host", "user", "rows", "", "what, or why not"):
         table.add_column(name, justify="right" if name == "rows" else "left", overflow="fold")
     for run in done.runs:
         table.add_row(
@@ -157,7 +157,7 @@ def _print_imported(done: Imported) -> None:
     console.print(table if done.runs else "no runs there")
     words = [
         f"{count} {outcome}"
-        for outcome in ("imported", "here already", "refused", "skipped")
+        for outcome in ("imported", "merged", "here already", "refused", "skipped")
         if (count := sum(run.outcome == outcome for run in done.runs))
     ]
     console.print(", ".join(words), style="bold")

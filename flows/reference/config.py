@@ -1,4 +1,4 @@
-"""docs/reference/config.md: every key of the four kinds of file, from the models that read them."""
+"""docs/reference/config.md: every key of the kinds of file, from the models that read them."""
 
 import json
 from collections.abc import Iterator
@@ -12,10 +12,16 @@ from schemas.dataset import Dataset
 from schemas.engine import VllmEngine
 from schemas.experiment import ExperimentFile
 from schemas.model import Model
+from schemas.suite import Suite
 
 FILES: dict[str, tuple[type[BaseModel], str]] = {
     "Experiment": (ExperimentFile, "`configs/experiments/<name>.yaml`, or any file that `assay run` is given."),
     "Dataset": (Dataset, "`configs/datasets/<name>.yaml`, or a file beside the experiment."),
+    "Suite": (
+        Suite,
+        "`configs/suites/<name>.yaml`, or a file beside the experiment. `template` and each of `datasets` take "
+        "the keys of a dataset.",
+    ),
     "Model": (Model, "`configs/models/<name>.yaml`, or written out under an experiment's `model`."),
     "Engine": (VllmEngine, "`configs/engines/<name>.yaml`, or a block under an experiment's `engine`."),
 }
@@ -33,7 +39,7 @@ _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusi
 _HEAD = f"""{WRITTEN}
 # Every key
 
-Four kinds of file, in YAML 1.2 (`off`, `on`, `yes` and `no` are words). An unknown key, a key that stands twice or a
+Five kinds of file, in YAML 1.2 (`off`, `on`, `yes` and `no` are words). An unknown key, a key that stands twice or a
 value out of its bounds is refused with file, line and the nearest right one, before anything is loaded. A key is
 written here with its path, as `--set` takes it: `--set engine.prefill.policy=off`. `[]` stands for each item of a
 list. A name of a file or column is text.

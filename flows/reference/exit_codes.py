@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from flows.reference.markdown import WRITTEN, paragraphs, table
-from schemas.errors import AssayError, ConfigError, RunError
+from schemas.errors import AssayError, ConfigError, GateFailed, RunError
 
 CODES = {
     0: (
         "done",
-        "Of the requests of a run at most `max_failed` failed. A verdict of `worse` is a result, not a failure.",
+        "Of the requests of a run at most `max_failed` failed, and no gate. A verdict of `worse` is a result, not a"
+        " failure. An undecided gate warns, unless it says `on_undecided: fail`.",
         "nothing",
     ),
     RunError.exit_code: (
@@ -19,8 +20,15 @@ CODES = {
     ),
     ConfigError.exit_code: (
         "bad usage, config or data",
-        "Found before an engine was started: an unknown option or key, a value out of bounds, unreadable data.",
+        "Found before an engine was started: an unknown option or key, a value out of bounds, unreadable data, a pinned"
+        " baseline that is not there. Of a run that is finished: a gate cannot be judged.",
         "mend what the message names, and start it again",
+    ),
+    GateFailed.exit_code: (
+        "a gate failed",
+        "`assay run`, `assay gate`: the run is finished and recorded, and what its `gates` ask for does not hold."
+        " `assay compare --fail-on worse`: a metric is worse.",
+        "read `gates.md` in the run's folder; `assay gate` judges again",
     ),
     130: (
         "SIGINT",
@@ -33,8 +41,7 @@ CODES = {
         "`assay run --resume last`",
     ),
 }
-_KEPT = """3 is kept for gates, which do not exist yet. 137 is the system's own word for `kill -9`, which `--resume`
-survives too."""
+_KEPT = """137 is the system's own word for `kill -9`, which `--resume` survives too."""
 _HEAD = f"""{WRITTEN}
 # Exit codes
 

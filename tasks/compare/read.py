@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from schemas.errors import ConfigError
 from schemas.metric import Score
@@ -29,8 +29,11 @@ _SCORE = [
     "extracted",
     "ties",
     "reason",
+    "base_metric",
+    "numerator",
+    "denominator",
 ]
-_SAMPLE = ["dataset", "sample_id", "target", "choices", "prompt_hash", "cluster"]
+_SAMPLE = ["dataset", "sample_id", "target", "choices", "prompt_hash", "cluster", "window_tokens"]
 _IDS_AT_ONCE = 200
 
 
@@ -91,25 +94,35 @@ def read_run(home: Path, run_id: str) -> RunRows:
         samples={(row["dataset"], row["sample_id"]): row for row in samples},
         datasets={row["dataset"]: row for row in read_rows(home, "datasets", run_id)},
         engines=read_rows(home, "engines", run_id),
-        metrics=read_rows(home, "metrics", run_id),
+        metrics=read_rows(home, "metrics", run_id, parse_json=True),
     )
 
 
-def unit_of(name: str, *, sides: Iterable[RunRows], dataset: str) -> tuple[str, Literal["higher", "lower"]]:
+class Kind(NamedTuple):
+    """How a metric is read. over_samples: see `schemas.metric.MetricInfo`."""
+
+    unit: str
+    direction: Literal["higher", "lower"]
+    over_samples: str
+
+
+def kind_of(name: str, *, base: str, sides: Iterable[RunRows], dataset: str) -> Kind:
     """A metric's unit and direction: as a run recorded them, so that a metric which is not installed here can still be
-    compared; else as the metric itself says. Raises ConfigError where neither knows it."""
+    compared; else as the metric itself says. base: the metric behind a name of one's own. Raises ConfigError where
+    neither knows it."""
     for side in sides:
         row = side.aggregate(f"{dataset}.{name}")
         if row is not None and row["direction"] in ("higher", "lower"):
-            return str(row["unit"] or ""), "lower" if row["direction"] == "lower" else "higher"
+            over_samples = (row["details"] or {}).get("over_samples", "mean")
+            return Kind(str(row["unit"] or ""), "lower" if row["direction"] == "lower" else "higher", over_samples)
     try:
-        info = metric(name).info
+        info = metric(base).info
     except MetricError as error:
         raise ConfigError.one(
             f"{dataset}.{name}: neither run says whether more is better, and no such metric is installed here",
             suggestion=error.suggestion,
         ) from error
-    return info.unit, info.direction
+    return Kind(info.unit, info.direction, info.over_samples)
 
 
 def answer_counts(home: Path, run_id: str, *, arms: Iterable[str]) -> tuple[int, int]:

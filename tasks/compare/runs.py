@@ -1,8 +1,9 @@
 """Two runs on the same samples: is the candidate better, worse, the same, and is that more than chance?
 
 The methods are those of two arms: right or wrong, one answer a sample and no clusters, exact McNemar and Tango's
-interval; otherwise paired t on the samples' means over their repeats, or the cluster bootstrap. Holm over everything
-that is compared at once; the verdict is `not_worse` with a margin.
+interval; otherwise paired t on the samples' means over their repeats, or the cluster bootstrap. A ratio of sums over
+samples, as perplexity is, is compared as such: see tasks/score/stats/ratio.py. Holm over everything that is compared at
+once; the verdict is `not_worse` with a margin.
 """
 
 import math
@@ -14,14 +15,22 @@ from pathlib import Path
 from schemas.errors import ConfigError
 from tasks.compare.differences import around_first_difference, differences, prompts_changed, timings
 from tasks.compare.flips import flips_of, with_texts
+from tasks.compare.judges import check_judges
+from tasks.compare.measured import check_measured
 from tasks.compare.model import Difference, Flip, Result, RunComparison, Side
 from tasks.compare.pairs import Pair, arm_pairs, check_targets, paired_scores
-from tasks.compare.read import RunRows, answer_counts, prompt, read_run, unit_of
+from tasks.compare.read import RunRows, answer_counts, kind_of, prompt, read_run
 from tasks.score.arrange import clusters_of
 from tasks.score.paired_arms import compare_means
 from tasks.score.stats.holm import holm
 
 MARGIN = 0.02
+
+
+def check_margin(margin: float) -> None:
+    """Raises ConfigError for one that is none."""
+    if not margin >= 0 or math.isinf(margin):
+        raise ConfigError.one(f"a margin is 0 or more, not {margin}", key="--margin")
 
 
 def compare_runs(
@@ -32,25 +41,29 @@ def compare_runs(
     arms: tuple[str | None, str | None] | None = None,
     margin: float = MARGIN,
     metrics: Collection[str] | None = None,
+    ended: bool = False,
 ) -> RunComparison:
     """Compares two runs, by their ids, or two arms of one run. Reads only; `tasks.compare.save` keeps it.
 
     arms: (candidate's, baseline's); with neither, each arm that both have is compared with itself. margin: the loss
     that still counts as the same, 0 or more, in the metrics' own units. metrics: names, with or without their dataset;
-    None for all that both have. effect = candidate - baseline; wins and verdicts look at the metric's direction.
+    None for all that both have. ended: the candidate has all its answers, whatever its row says yet.
+    effect = candidate - baseline; wins and verdicts look at the metric's direction.
 
     Samples join by dataset and sample_id, and it is counted what is on one side only and what has no value. Another
     prompt, model, engine, version or sampling is told in `differences`. Raises ConfigError for a run without scores, a
-    run compared with itself, an unknown arm or metric, nothing in common, another target or options of a sample,
-    another version of a metric, or a margin below 0.
+    run compared with itself, an unknown arm or metric, nothing in common, another target, options or text of a sample,
+    another version of a metric, another metric under the same name, another judge, or
+    a margin below 0.
     """
-    if not margin >= 0 or math.isinf(margin):
-        raise ConfigError.one(f"a margin is 0 or more, not {margin}", key="--margin")
+    check_margin(margin)
     own = read_run(home, candidate)
     other = own if baseline == candidate else read_run(home, baseline)
     compared = arm_pairs(candidate=own, baseline=other, arms=arms)
     pairs, notes = paired_scores(candidate=own, baseline=other, arms=compared, metrics=metrics)
     notes = check_targets(candidate=own, baseline=other, pairs=pairs) + notes
+    notes += check_judges(home, candidate=candidate, baseline=baseline, pairs=pairs)
+    notes += check_measured(candidate=own, baseline=other, pairs=pairs)
     results, flips, prompts = _compared(home, pairs, candidate=own, baseline=other, margin=margin)
     named = arms or (None, None)
     sides = (
@@ -65,7 +78,12 @@ def compare_runs(
         flips=tuple(flips),
         differences=(*prompts, *differences(own, other)),
         timings=tuple(timings(own, other, compared)),
-        notes=(*_side_notes("candidate", sides[0]), *_side_notes("baseline", sides[1]), *notes, *_notes(results)),
+        notes=(
+            *([] if ended else _side_notes("candidate", sides[0])),
+            *_side_notes("baseline", sides[1]),
+            *notes,
+            *_notes(results),
+        ),
         compared_at=datetime.now(UTC),
     )
 
@@ -98,14 +116,15 @@ def _compared(
 
 
 def _result(pair: Pair, changed: list[str] | None, *, candidate: RunRows, baseline: RunRows, margin: float) -> Result:
-    unit, direction = unit_of(pair.metric, sides=(candidate, baseline), dataset=pair.dataset)
+    kind = kind_of(pair.metric, base=pair.candidate.base, sides=(candidate, baseline), dataset=pair.dataset)
     common, clusters = pair.common, _clusters(pair, candidate, baseline)
     found = compare_means(
         candidate=pair.candidate,
         baseline=pair.baseline,
         margin=margin,
         clusters=clusters,
-        lower_is_better=direction == "lower",
+        lower_is_better=kind.direction == "lower",
+        exponential=kind.over_samples == "exp_ratio",
     )
     comparison = replace(
         found,
@@ -118,8 +137,8 @@ def _result(pair: Pair, changed: list[str] | None, *, candidate: RunRows, baseli
     groups = clusters_of(pair.scored, clusters=clusters)
     return Result(
         comparison=comparison,
-        unit=unit,
-        direction=direction,
+        unit=kind.unit,
+        direction=kind.direction,
         metric_version=pair.candidate.version,
         only_candidate=len(pair.candidate_scores) - len(common),
         only_baseline=len(pair.baseline_scores) - len(common),

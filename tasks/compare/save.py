@@ -13,6 +13,12 @@ def save_comparison(home: Path, comparison: RunComparison) -> None:
     the database file. The baseline is from now on kept by `assay prune` as long as the candidate stays.
 
     Raises OSError where the disk is full, AssayError for files that cannot be read."""
+    write_comparison(home, comparison)
+    ensure_fresh(home)
+
+
+def write_comparison(home: Path, comparison: RunComparison) -> None:
+    """The rows alone; the database file has them once it is built again. Raises as save_comparison does."""
     run_id = comparison.candidate.run_id
     before = read_rows(home, "comparisons", run_id, columns=["revision", "baseline_run_id"])
     earlier = [int(row["revision"]) for row in before if row["baseline_run_id"] == comparison.baseline.run_id]
@@ -25,4 +31,3 @@ def save_comparison(home: Path, comparison: RunComparison) -> None:
     write_rows(
         home=home, table="comparisons", run_id=run_id, rows=rows, part=f"{revision:04d}-compare", revision=revision
     )
-    ensure_fresh(home)

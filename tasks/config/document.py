@@ -12,6 +12,9 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 from schemas.engine import VllmEngine
 from schemas.experiment import Experiment, ExperimentFile
 
+_NEVER_FOLDED = 1 << 30
+"""ruamel.yaml breaks long lines in places where reading them gives another text: beside a backslash, between blanks."""
+
 
 class _Representer(RoundTripRepresenter):
     """Writes None as the word `null`: an empty place reads like something forgotten."""
@@ -31,14 +34,19 @@ def plain(experiment: Experiment) -> dict[str, Any]:
 
 def to_yaml(experiment: Experiment) -> str:
     """The resolved experiment as YAML 1.2: every name replaced by what it stands for, every default written out."""
+    return yaml_text(plain(experiment))
+
+
+def yaml_text(value: dict[str, Any]) -> str:
+    """Plain data as YAML 1.2 for people: a key a line, texts of several lines as blocks, no value as the word null."""
     yaml = YAML()
     yaml.Representer = _Representer
     yaml.default_flow_style = False
     yaml.allow_unicode = True
-    yaml.width = 100
+    yaml.width = _NEVER_FOLDED
     yaml.indent(mapping=2, sequence=4, offset=2)
     out = io.StringIO()
-    yaml.dump(_readable(plain(experiment)), out)
+    yaml.dump(_readable(value), out)
     return out.getvalue()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from schemas.errors import ConfigError, Problem
 from schemas.experiment import NamedModel
 from schemas.model import GgufSource, HubSource, Model, PathSource
+from tasks.config.check import parser_problems
 from tasks.config.disk import is_dir, is_file, names_in
 from tasks.config.layers import Layer, Layers
 from tasks.config.locate import SUFFIXES, Place, find_config, path_from, relative_to_here
@@ -76,6 +77,8 @@ def _folder_or_hub(reference: str, base: Path, at: Place) -> tuple[dict[str, Any
 
 def _named(name: str | None, model: Model, layers: Layers) -> NamedModel:
     source = model.source
+    if problems := parser_problems(model.reasoning_parser, layers):
+        raise ConfigError(problems)
     if isinstance(source, GgufSource):
         own_name = PurePath(source.file).stem
         if source.package is None:

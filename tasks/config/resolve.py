@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from schemas.dataset import NamedDataset
 from schemas.engine import VllmEngine
 from schemas.errors import ConfigError, Problem
-from schemas.experiment import Experiment, ExperimentFile, group_faults
+from schemas.experiment import Experiment, ExperimentFile, gate_faults, group_faults, known_of
 from tasks.config.datasets import Datasets
 from tasks.config.disk import is_file
 from tasks.config.document import config_hash, experiment_json_schema, to_yaml
@@ -33,6 +34,7 @@ __all__ = [
     "known_config_files",
     "list_names",
     "load_experiment",
+    "place_in_experiment",
     "place_in_model",
     "to_yaml",
 ]
@@ -65,8 +67,17 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
         datasets.load(raw.get("datasets"), None if model is None else model.config)
     if problems or written is None or model is None or engine is None:
         raise ConfigError(_in_order(problems))
-    named = datasets.named(written.datasets, sampling=written.sampling, limit=limit)
-    faults = group_faults(written.groups, datasets=named)
+    named = datasets.named(
+        written.datasets, sampling=written.sampling, limit=limit, parser=model.config.reasoning_parser
+    )
+    if "guided" in written.arms:
+        unguided = [each for each in named if each.reasoning_parser is not None and each.config.guide is not None]
+        problems += [_guided_reasoning(each, experiment) for each in unguided]
+        if problems:
+            raise ConfigError(problems)
+    groups = datasets.groups | written.groups
+    faults = group_faults(groups, datasets=named)
+    faults += gate_faults(written.gates, known=known_of(datasets=named, groups=groups, arms=written.arms))
     if faults:
         raise ConfigError([experiment.problem(fault.keypath, fault.message, fault.suggestion) for fault in faults])
     return Experiment(
@@ -76,10 +87,19 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
         engine=engine,
         datasets=named,
         arms=written.arms,
-        groups=written.groups,
+        groups=groups,
+        gates=written.gates,
         max_failed=written.max_failed,
         tags=written.tags,
     )
+
+
+def _guided_reasoning(dataset: NamedDataset, experiment: Layers) -> Problem:
+    message = (
+        f"a guided answer obeys its grammar from its first token, so that there is no room for reasoning before it: "
+        f"`{dataset.name}` has a guide and the reasoning parser `{dataset.reasoning_parser}`"
+    )
+    return experiment.problem(("arms",), message, "`arms: [free]`, or `reasoning_parser: none` in the dataset")
 
 
 def place_in_model(path: str | Path, keypath: tuple[str, ...], *, overrides: Sequence[str] = ()) -> Place:
@@ -88,6 +108,13 @@ def place_in_model(path: str | Path, keypath: tuple[str, ...], *, overrides: Seq
     changed = apply_overrides(file.data, overrides)
     experiment = Layers([Layer(changed.written or None, None), Layer(file.data, file)])
     return model_place(changed.data.get("model"), experiment, changed.model, keypath)
+
+
+def place_in_experiment(path: str | Path, keypath: tuple[str, ...], *, overrides: Sequence[str] = ()) -> Place:
+    """Where a user finds a key of an experiment that `load_experiment` has read without a fault, or would write it."""
+    file = read_yaml(find_experiment(path))
+    changed = apply_overrides(file.data, overrides)
+    return Layers([Layer(changed.written or None, None), Layer(file.data, file)]).place(keypath)
 
 
 def find_experiment(path: str | Path) -> Path:

@@ -37,27 +37,36 @@ class Composer:
         self._file = Path(dataset.path) if dataset.path else None
         self._chat = chat
         config = dataset.config
-        self.is_chat = config.prompt.messages is not None
+        prompt = config.said
+        self.is_chat = prompt.messages is not None
         if self.is_chat and chat is None:
             raise self._problem(
                 "the dataset has messages, and the model has no chat template",
                 key="prompt.messages",
                 suggestion="give the model a chat_template, or the dataset a prompt.text",
             )
-        if config.prompt.messages is not None and [m.role for m in config.prompt.messages][-1:] != ["user"]:
+        if prompt.messages is not None and [m.role for m in prompt.messages][-1:] != ["user"]:
             raise self._problem("the messages must end with one of the user", key="prompt.messages")
-        if config.few_shot.n and config.target is None:
+        few = config.few_shot
+        if few.n and config.target is None and few.answer is None:
             raise self._problem("examples need the dataset's `target`: it is their answer", key="few_shot.n")
-        self._text = None if config.prompt.text is None else self._template(config.prompt.text, "prompt.text")
+        document = config.document
+        key = "prompt.text" if document is None else "document.text"
+        self._text = None if prompt.text is None else self._template(prompt.text, key)
+        counted = None if document is None else document.counted
+        self._counted = None if counted is None else self._template(counted, "document.counted")
         self._messages = [
             (message.role, self._template(message.content, f"prompt.messages.{number}.content"))
-            for number, message in enumerate(config.prompt.messages or [])
+            for number, message in enumerate(prompt.messages or [])
         ]
-        prompt = config.prompt
         self._system = None if prompt.system is None else self._template(prompt.system, "prompt.system")
         self._prefix = None if prompt.prefix is None else self._template(prompt.prefix, "prompt.prefix")
         self._suffix = None if prompt.suffix is None else self._template(prompt.suffix, "prompt.suffix")
         self._target = None if config.target is None else self._template(config.target, "target")
+        self._answer = self._target if few.answer is None else self._template(few.answer, "few_shot.answer")
+        self._continuation = (
+            None if config.continuation is None else self._template(config.continuation, "continuation")
+        )
         self._choices: Template | list[Template] | None
         if isinstance(config.choices, str):
             self._choices = self._template(config.choices, "choices")
@@ -92,6 +101,12 @@ class Composer:
         """What a right answer is; a lone field keeps its type. None where the dataset has no target."""
         return None if self._target is None else self._on_row(row, native, self._target)
 
+    def counted(self, row: Row) -> str | None:
+        """The text of a document whose words and bytes are counted; None where nothing is measured."""
+        if self._dataset.config.document is None:
+            return None
+        return valid_unicode(self._on(row, self._text if self._counted is None else self._counted))[0]
+
     def choices(self, row: Row) -> list[str]:
         """The options of a row as text; empty where the dataset has none."""
         if self._choices is None:
@@ -111,6 +126,10 @@ class Composer:
             raise self._problem(f"row {row.row_index}: a choice is empty", key="choices")
         return [valid_unicode(text)[0] for text in texts]
 
+    def continuation(self, row: Row) -> str | None:
+        """What follows every choice and is scored in its place; None where the choices themselves are."""
+        return None if self._continuation is None else valid_unicode(self._on(row, self._continuation))[0]
+
     def delimiter(self, prompt: str) -> str:
         """What stands between a prompt and its answer: nothing after a chat template."""
         return "" if self.is_chat else delimiter(prompt)
@@ -119,25 +138,28 @@ class Composer:
         """sha256 over all that makes a row a prompt, the same for every row."""
         config = self._dataset.config
         parts = {
-            "prompt": config.prompt.model_dump(),
+            "prompt": (config.prompt or config.document or config.said).model_dump(),
             "target": config.target,
             "choices": config.choices,
-            "few_shot": config.few_shot.model_dump(),
+            "few_shot": _without_nothing(config.few_shot.model_dump(), "answer"),
             "bos": config.bos,
             "chat_template": self._chat.text if self.is_chat and self._chat is not None else None,
         }
+        if config.continuation is not None:
+            parts["continuation"] = config.continuation
         return sha256_hex(canonical_json(parts))
 
     def _question(self, row: Row) -> str | list[dict[str, str]]:
         if self._text is not None:
-            return str(self._on_row(row, render, self._text))
+            return self._on(row, self._text)
         return [{"role": role, "content": self._on_row(row, render, template)} for role, template in self._messages]
 
     def _example(self, shot: Row) -> tuple[Any, str]:
         if shot.sample_id not in self._examples:
             if len(self._examples) >= _EXAMPLES_KEPT:
                 self._examples.clear()
-            self._examples[shot.sample_id] = (self._question(shot), answer_text(self.target(shot)))
+            answer = None if self._answer is None else self._on_row(shot, native, self._answer)
+            self._examples[shot.sample_id] = (self._question(shot), answer_text(answer))
         return self._examples[shot.sample_id]
 
     def _around(self, row: Row, turns: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -167,3 +189,8 @@ class Composer:
 
     def _problem(self, message: str, *, key: str, suggestion: str | None = None) -> ConfigError:
         return ConfigError.one(message, file=self._file, key=key, suggestion=suggestion)
+
+
+def _without_nothing(values: dict[str, Any], key: str) -> dict[str, Any]:
+    """The values without a key that says nothing: prompts from before there was such a key keep their hash."""
+    return {name: value for name, value in values.items() if name != key or value is not None}

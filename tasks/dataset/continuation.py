@@ -5,7 +5,7 @@ together, and the result is cut at the length of the context encoded by itself.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.sample import Choice
 from tasks.dataset.tokenizer import Tokenizer
@@ -39,6 +39,26 @@ def encode_choices(jobs: Sequence[ChoiceJob], *, tokenizer: Tokenizer, add_speci
     for (index, text, option), ids in zip(flat, joint, strict=True):
         result[index].append(_choice(contexts[index], ids, text=text, option=option, tokenizer=tokenizer))
     return result
+
+
+def encode_contexts(
+    *, context: str, options: Sequence[str], continuation: str, tokenizer: Tokenizer, special: bool
+) -> list[Choice]:
+    """The options as contexts: each stands right at the end of the prompt, and what is scored is the same continuation
+    behind each of them (partial evaluation, Trinh and Le 2018). A choice keeps its option's text."""
+    contexts = [context + option for option in options]
+    encoded = tokenizer.encode_batch(contexts, add_special_tokens=special)
+    jobs = [
+        ChoiceJob(
+            context=text,
+            context_ids=ids,
+            delimiter="" if text[-1:].isspace() or continuation[:1].isspace() else " ",
+            options=[continuation],
+        )
+        for text, ids in zip(contexts, encoded, strict=True)
+    ]
+    scored = encode_choices(jobs, tokenizer=tokenizer, add_special_tokens=special)
+    return [replace(choice, text=option) for option, [choice] in zip(options, scored, strict=True)]
 
 
 def _choice(context: list[int], joint: list[int], *, text: str, option: str, tokenizer: Tokenizer) -> Choice:

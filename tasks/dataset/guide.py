@@ -135,7 +135,9 @@ def schema_problems(schema: Any, *, file: Path, otherwise: str) -> list[Problem]
     """What the draft's own schema finds wrong with a schema, each at its key in the schema's file.
 
     otherwise: the one message where the fault is of another kind (a reference, a pattern, a draft that is unknown)."""
-    draft = schema.get("$schema", _DRAFT) if isinstance(schema, dict) else _DRAFT
+    if not isinstance(schema, dict):
+        return [Problem(message=otherwise, file=file)]
+    draft = schema.get("$schema", _DRAFT)
     try:
         errors = list(jsonschema_rs.validator_for({"$ref": draft}, retriever=_no_fetch).iter_errors(schema))
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, TypeError):
@@ -147,7 +149,8 @@ def schema_problems(schema: Any, *, file: Path, otherwise: str) -> list[Problem]
             message, hint = f"{error.instance!r} is no type", did_you_mean_or_list(error.instance, _TYPES)
         key = ".".join(str(part) for part in place) or None
         problems.append(Problem(message=f"not a valid JSON schema: {message}", file=file, key=key, suggestion=hint))
-    return problems or [Problem(message=otherwise, file=file)]
+    # The parts of a meta-schema may each say the same.
+    return list(dict.fromkeys(problems)) or [Problem(message=otherwise, file=file)]
 
 
 def _no_fetch(uri: str) -> Any:

@@ -5,14 +5,19 @@ from pathlib import Path, PurePosixPath
 
 from schemas.dataset import HubDatasetSource
 from schemas.errors import ConfigError
+from tasks.config.disk import names_in
+from tasks.config.locate import relative_to_here
+from tasks.config.nearest import did_you_mean
 
 _SUFFIXES = (".parquet", ".jsonl")
+_SPLITS = ("train", "test", "validation", "valid", "dev", "val")
 
 
 def choose_files(names: list[str], *, split: str, subset: str | None) -> list[str]:
     """The data files of one split, sorted; Parquet before JSONL. Empty where there are none.
 
     A file belongs to a split when the split is a word of its name or one of its folders, to a subset likewise.
+    A file that is the only data file and names no split is the split `train`, as on the hub.
     Raises ValueError, with the folders, when several subsets have the split and none was asked for.
     """
     for suffix in _SUFFIXES:
@@ -27,7 +32,9 @@ def choose_files(names: list[str], *, split: str, subset: str | None) -> list[st
             raise ValueError(", ".join(folders))
         if found:
             return sorted(str(path) for path in found)
-    return []
+    data = [name for name in names if name.endswith(_SUFFIXES)]
+    unnamed = len(data) == 1 and not any(_has_word(PurePosixPath(data[0]), word) for word in _SPLITS)
+    return data if unnamed and split == "train" and subset is None else []
 
 
 def missing_parts(names: list[str]) -> int:
@@ -48,14 +55,13 @@ def hub_files(source: HubDatasetSource, *, file: Path | None, key: str) -> list[
     Raises ConfigError: no network and nothing cached, no such dataset or revision, no file of the split.
     """
     try:
-        names, folder = _list_files(source)
+        names, folder = _list_files(source) if source.folder is None else _list_folder(source.folder, file, key)
     except Unreachable as reason:
         raise ConfigError.one(
             f"the dataset {source.id} (revision {source.revision}) could not be read from the hub: {reason}",
             file=file,
             key=f"{key}.id",
-            suggestion="check the name and the network, or fetch its Parquet or JSONL file once and use "
-            "`kind: parquet` or `kind: jsonl` with its path",
+            suggestion="check the name and the network, or give a local copy of its files as `folder`",
         ) from reason
     try:
         chosen = choose_files(names, split=source.split, subset=source.subset)
@@ -67,15 +73,23 @@ def hub_files(source: HubDatasetSource, *, file: Path | None, key: str) -> list[
             suggestion=f"name one of {folders}",
         ) from folders
     if not chosen:
+        where = source.id if source.folder is None else f"the folder {relative_to_here(Path(source.folder))}"
         data = [name for name in names if name.endswith(_SUFFIXES)]
         raise ConfigError.one(
-            f"{source.id} has no Parquet or JSONL file of split {source.split!r}"
+            f"{where} has no Parquet or JSONL file of split {source.split!r}"
             + (f" and subset {source.subset!r}" if source.subset else ""),
             file=file,
             key=f"{key}.split",
             suggestion=f"its data files are {', '.join(sorted(data)[:10]) or 'of other kinds'}",
         )
     if missing := missing_parts(chosen):
+        if source.folder is not None:
+            raise ConfigError.one(
+                f"{relative_to_here(Path(source.folder))} lacks {missing} of the files of split {source.split!r}",
+                file=file,
+                key=f"{key}.folder",
+                suggestion="copy all of them",
+            )
         raise ConfigError.one(
             f"the hub's cache holds only a part of split {source.split!r} of {source.id}",
             file=file,
@@ -85,6 +99,19 @@ def hub_files(source: HubDatasetSource, *, file: Path | None, key: str) -> list[
     if folder is not None:
         return [folder / name for name in chosen]
     return [_download(source, name, file=file, key=key) for name in chosen]
+
+
+def _list_folder(folder: str, file: Path | None, key: str) -> tuple[list[str], Path]:
+    """The names of all files in a local copy. Raises ConfigError where there is no such folder."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise ConfigError.one(
+            f"there is no folder {relative_to_here(path)}",
+            file=file,
+            key=f"{key}.folder",
+            suggestion=did_you_mean(path.name, names_in(path.parent)),
+        )
+    return [each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file()], path
 
 
 class Unreachable(Exception):

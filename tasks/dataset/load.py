@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from schemas.dataset import DatasetSource, HubDatasetSource, NamedDataset
+from schemas.dataset import DatasetSource, NamedDataset
 from schemas.errors import ConfigError
 from tasks.config.locate import relative_to_here
 from tasks.dataset.pick import ShotPool, picked
@@ -167,8 +167,9 @@ class _Reading:
         return [f"{self._dataset.name}: {self._repeated} of {self.total} rows repeat an earlier row word for word"]
 
     def _empty(self) -> ConfigError:
-        of_hub = isinstance(self._source, HubDatasetSource)
-        what = "its source" if of_hub else str(relative_to_here(Path(self._source.path)))
+        path = getattr(self._source, "path", None)
+        of_hub = path is None
+        what = "its source" if path is None else str(relative_to_here(Path(path)))
         return ConfigError.one(
             f"the dataset {self._dataset.name} is empty: {what} has no rows",
             file=self.file,

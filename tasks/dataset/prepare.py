@@ -4,13 +4,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from schemas.dataset import NamedDataset
 from schemas.errors import ConfigError
-from schemas.sample import Choice, Grammar, Sample
+from schemas.sample import Choice, Grammar, Sample, Window
 from tasks.dataset.chat import ChatTemplate
 from tasks.dataset.compose import Composed, Composer
-from tasks.dataset.continuation import ChoiceJob, encode_choices
+from tasks.dataset.continuation import ChoiceJob, encode_choices, encode_contexts
+from tasks.dataset.document import encode_documents, window_length
 from tasks.dataset.guide import dataset_grammar, grammar_of
 from tasks.dataset.load import LoadedDataset
 from tasks.dataset.overflow import cut_choices, cut_middle, too_long
@@ -18,6 +20,9 @@ from tasks.dataset.rows import Row, sha256_hex
 from tasks.dataset.shots import choose_shots
 from tasks.dataset.template import check_templates
 from tasks.dataset.tokenizer import Tokenizer
+from tasks.dataset.windows import rolling_windows
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,7 @@ class Draft:
     composed: Composed
     token_ids: list[int] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
     cut_tokens: int = 0
     shots_dropped: int = 0
 
@@ -130,7 +136,10 @@ class Preparation:
         kept, skipped = (drafts, []) if self._keep_too_long else work.fit(drafts)
         self._skipped += skipped
         self._noted.add(kept, odd_bos=work.odd_bos(kept))
-        return [_sample(draft, dataset=self._dataset, composer=work.composer, shared=self._shared) for draft in kept]
+        return [
+            _sample(draft, dataset=self._dataset, composer=work.composer, shared=self._shared, window=work.window)
+            for draft in kept
+        ]
 
     def nothing_left(self) -> ConfigError:
         """The error for a dataset of which `on_overflow: skip` has left out every row."""
@@ -148,7 +157,7 @@ class Preparation:
             skipped=self._skipped,
             tokenize_s=work.tokenize_s,
             template_hash=work.composer.template_hash(),
-            bos_policy=_bos_policy(work.composer, work.tokenizer),
+            bos_policy=_bos_policy(work.composer, work.tokenizer, document=work.window is not None),
             warnings=[
                 *self._loaded.warnings,
                 *self._noted.warnings(self._dataset.name, skipped=len(self._skipped)),
@@ -170,6 +179,7 @@ class _Work:
         self.max_len = max_len
         self.loglikelihood = loglikelihood
         self.budget = dataset.sampling.max_tokens if generate else 0
+        self.window = self._window()
         self.tokenize_s = 0.0
 
     def problem(self, message: str, *, key: str, suggestion: str | None = None) -> ConfigError:
@@ -177,11 +187,20 @@ class _Work:
         return ConfigError.one(message, file=file, key=key, suggestion=suggestion)
 
     def _with_bos(self, tokenizer: Tokenizer) -> Tokenizer:
+        return self._placed(lambda: tokenizer.with_bos(self.dataset.config.bos))
+
+    def _window(self) -> int | None:
+        """Tokens that a window of a document reads; None for a dataset of prompts."""
+        document = self.dataset.config.document
+        return None if document is None else self._placed(lambda: window_length(document, max_len=self.max_len))
+
+    def _placed(self, work: Callable[[], T]) -> T:
+        """What `work` gives; the problem that it raises gets the dataset's file."""
         try:
-            return tokenizer.with_bos(self.dataset.config.bos)
-        except ConfigError as none:
-            [problem] = none.problems
-            raise self.problem(problem.message, key="bos", suggestion=problem.suggestion) from none
+            return work()
+        except ConfigError as unplaced:
+            [problem] = unplaced.problems
+            raise self.problem(problem.message, key=problem.key or "", suggestion=problem.suggestion) from unplaced
 
     def check_budget(self) -> None:
         if self.budget >= self.max_len:
@@ -204,6 +223,10 @@ class _Work:
     def encode(self, drafts: Sequence[Draft]) -> None:
         """Token ids of prompts and choices. Raises ConfigError for a prompt with two BOS, a choice without a token."""
         start = time.perf_counter()
+        if self.window is not None:
+            self._encode_documents(drafts, window=self.window)
+            self.tokenize_s += time.perf_counter() - start
+            return
         special = not self.composer.is_chat
         prompts = self.tokenizer.encode_batch([d.composed.prompt for d in drafts], add_special_tokens=special)
         for draft, token_ids in zip(drafts, prompts, strict=True):
@@ -221,7 +244,19 @@ class _Work:
             self._encode_choices(drafts)
         self.tokenize_s += time.perf_counter() - start
 
+    def _encode_documents(self, drafts: Sequence[Draft], *, window: int) -> None:
+        texts = [draft.composed.prompt for draft in drafts]
+        rows = [draft.row.row_index for draft in drafts]
+        encoded = self._placed(lambda: encode_documents(texts, rows=rows, tokenizer=self.tokenizer))
+        context = 1 if self.dataset.config.document is None else self.dataset.config.document.context
+        for draft, token_ids in zip(drafts, encoded, strict=True):
+            draft.token_ids = token_ids
+            draft.windows = rolling_windows(len(token_ids) - 1, window=window, context=context)
+
     def _encode_choices(self, drafts: Sequence[Draft]) -> None:
+        if self.dataset.config.continuation is not None:
+            self._encode_contexts(drafts)
+            return
         jobs = [
             ChoiceJob(
                 context=draft.composed.prompt,
@@ -238,10 +273,24 @@ class _Work:
         for draft, choices in zip(drafts, encoded, strict=True):
             draft.choices = choices
 
+    def _encode_contexts(self, drafts: Sequence[Draft]) -> None:
+        for draft in drafts:
+            try:
+                draft.choices = encode_contexts(
+                    context=draft.composed.prompt,
+                    options=draft.options,
+                    continuation=self.composer.continuation(draft.row) or "",
+                    tokenizer=self.tokenizer,
+                    special=not self.composer.is_chat,
+                )
+            except ValueError as empty:
+                raise self.problem(f"row {draft.row.row_index}: {empty}", key="continuation") from empty
+
     def needed(self, draft: Draft) -> int:
-        """Tokens that the engine must have room for: prompt and output, or the longest choice and one more."""
+        """Tokens that the engine must have room for: prompt and output, or the longest choice (window) and one more."""
         generated = len(draft.token_ids) + self.budget if self.budget else 0
-        return max([generated, *(len(choice.token_ids) + 1 for choice in draft.choices)])
+        scored = [len(choice.token_ids) + 1 for choice in draft.choices]
+        return max([generated, *scored, *(window.end - window.begin + 1 for window in draft.windows)])
 
     def fit(self, drafts: list[Draft]) -> tuple[list[Draft], list[Skipped]]:
         """Applies on_overflow. Every draft is looked at, and every token that is cut is counted."""
@@ -307,7 +356,9 @@ class _Work:
         return f"{name}: tokenizer_config.json asks for BOS and tokenizer.json does not add it: prompts have none"
 
 
-def _sample(draft: Draft, *, dataset: NamedDataset, composer: Composer, shared: Grammar | None) -> Sample:
+def _sample(
+    draft: Draft, *, dataset: NamedDataset, composer: Composer, shared: Grammar | None, window: int | None
+) -> Sample:
     row, config = draft.row, dataset.config
     grammar, error = grammar_of(guide=config.guide, shared=shared, fields=row.fields, choices=draft.options)
     cluster = None if config.cluster is None else row.fields.get(config.cluster)
@@ -329,11 +380,17 @@ def _sample(draft: Draft, *, dataset: NamedDataset, composer: Composer, shared: 
         cut_tokens=draft.cut_tokens,
         shots_dropped=draft.shots_dropped,
         cluster=None if cluster is None else str(cluster),
-        max_tokens=dataset.sampling.max_tokens,
+        # What follows a window is generated in any case, and is not looked at.
+        max_tokens=dataset.sampling.max_tokens if window is None else 1,
+        windows=draft.windows,
+        window=window,
+        counted=composer.counted(row),
     )
 
 
-def _bos_policy(composer: Composer, tokenizer: Tokenizer) -> str:
+def _bos_policy(composer: Composer, tokenizer: Tokenizer, *, document: bool) -> str:
+    if document:
+        return "document: " + ("BOS" if tokenizer.bos_token_id is not None else "EOS, for want of BOS,") + " in front"
     if tokenizer.bos_policy == "always":
         return f"{'chat template' if composer.is_chat else 'text'}: exactly one BOS in front"
     if composer.is_chat:

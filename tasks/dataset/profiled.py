@@ -44,9 +44,9 @@ def profile_dataset(
 ) -> ProfiledDataset:
     """Two passes over the rows: one that checks them, one that renders them, a few hundred in memory at a time.
 
-    max_len: tokens of a prompt with its answer. needs: what the metrics read, "generate" and "loglikelihood". Prompts
-    that do not fit under `on_overflow: fail` are counted, not refused. Raises ConfigError for data that cannot be used,
-    and where `on_overflow` leaves no row."""
+    max_len: tokens of a prompt with its answer. needs: what the metrics read. Prompts that do not fit under
+    `on_overflow: fail` are counted, not refused. Raises ConfigError for data that cannot be used, and where
+    `on_overflow` leaves no row."""
     loaded = survey_rows(dataset)
     preparation = Preparation(
         dataset=dataset,

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import jinja2
+import regex
 from jinja2 import nodes, pass_context
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -26,6 +27,7 @@ TIME_LIMIT_S = 5.0
 """Seconds that one rendering may take."""
 _NUMBER_BITS = 4096
 _WIDTH_LIMIT = 100_000
+_REPLACEMENT_LIMIT = 1000
 _WIDE_FORMAT = re.compile(r"\d{6,}")
 _WIDTH_FROM_VALUE = re.compile(r"%[^a-zA-Z]*\*|\{[^}]*\{")
 
@@ -47,6 +49,19 @@ def to_json(
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
+def regex_replace(text: Any, pattern: str, replacement: str = "") -> str:
+    """The filter `regex_replace`: every match of a regular expression (Python's syntax) replaced. Raises TemplateLimit
+    where it does not come to an end in the time that the rendering has left."""
+    deadline = _deadline.get()
+    left = TIME_LIMIT_S if deadline is None else max(deadline - time.monotonic(), 0.001)
+    if len(replacement) > _REPLACEMENT_LIMIT:
+        raise TemplateLimit(f"a replacement is longer than {_REPLACEMENT_LIMIT:,} characters")
+    try:
+        return str(_bounded(regex.sub(pattern, replacement, str(text), timeout=left)))
+    except TimeoutError as endless:
+        raise TemplateLimit(f"a pattern does not come to an end in {left:.1f} seconds") from endless
+
+
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """A sandbox whose renderings end. Templates come only from text: there is no loader."""
 
@@ -55,6 +70,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def __init__(self, **options: Any) -> None:
         super().__init__(autoescape=False, loader=None, **options)
         self.filters["tojson"] = to_json
+        self.filters["regex_replace"] = regex_replace
         self.filters["assay_watched"] = _watched
         self.filters["assay_bounded"] = _bounded_text
         for name, check in _FILTER_CHECKS.items():

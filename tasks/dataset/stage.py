@@ -36,6 +36,20 @@ def dataset_arms(dataset: NamedDataset, arms: list[str]) -> list[str]:
     return [arm for arm in arms if arm != "guided" or dataset.config.guide is not None]
 
 
+def check_metric_columns(dataset: NamedDataset, columns: list[str]) -> None:
+    """Raises ConfigError where a metric's options name a field that the rows do not have, with its key."""
+    problems: list[Problem] = []
+    for index, use in enumerate(dataset.config.metrics):
+        each = metric(use.use)
+        if each.check_columns is None:
+            continue
+        found = _problems_of(partial(each.check_columns, each.Options(**use.options), columns))
+        file = Path(dataset.path) if dataset.path else None
+        problems += [replace(one, file=file, key=f"metrics[{index}].options.{one.key}") for one in found]
+    if problems:
+        raise ConfigError(problems)
+
+
 def check_datasets(experiment: Experiment) -> None:
     """Everything about the data that can be told without the model: files, rows, ids, templates, grammars.
 
@@ -49,6 +63,7 @@ def check_datasets(experiment: Experiment) -> None:
             problems += error.problems
             continue
         problems += _problems_of(partial(check_templates, dataset, loaded.columns))
+        problems += _problems_of(partial(check_metric_columns, dataset, loaded.columns))
         if loaded.shot_pool:
             problems += _problems_of(partial(check_templates, dataset, loaded.shot_columns, examples=True))
     if problems:
@@ -118,6 +133,7 @@ def _render_datasets(
     for dataset in experiment.datasets:
         needs = dataset_needs(dataset)
         loaded = load_rows(dataset)
+        check_metric_columns(dataset, loaded.columns)
         prepared = prepare_samples(
             dataset=dataset,
             loaded=loaded,
@@ -188,12 +204,13 @@ def _dataset_row(dataset: NamedDataset, summary: DatasetSummary) -> dict[str, ob
     config = dataset.config
     return {
         "dataset": dataset.name,
-        "source": getattr(config.source, "path", None) or getattr(config.source, "id", None),
+        "source": getattr(config.source, "path", None) or getattr(config.source, "id", config.source.kind),
         "source_revision": config.source.revision,
         "fingerprint": summary.fingerprint,
         "rows_total": summary.rows_total,
         "rows_used": summary.rows_used,
         "template_hash": summary.template_hash,
+        "bos_policy": summary.bos_policy,
         "few_shot": config.few_shot.n,
         "few_shot_seed": config.few_shot.seed if config.few_shot.n else None,
         "license": config.license,

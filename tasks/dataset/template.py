@@ -84,9 +84,11 @@ def check_templates(dataset: NamedDataset, fields: Iterable[str], *, examples: b
     file = Path(dataset.path) if dataset.path else None
     listed = "examples" if dataset.config.few_shot.examples is not None else "source"
     whose = f"'s few_shot.{listed}" if examples else ""
+    answer = "target" if dataset.config.few_shot.answer is None else "few_shot.answer"
+    of_examples = ("prompt.text", "prompt.messages", answer)
     problems: list[Problem] = []
     for key, text in template_texts(dataset):
-        if examples and not key.startswith(("prompt.text", "prompt.messages", "target")):
+        if not key.startswith(of_examples) if examples else key == "few_shot.answer":
             continue
         try:
             template = compile_template(text, file=file, key=key)
@@ -119,17 +121,22 @@ def check_templates(dataset: NamedDataset, fields: Iterable[str], *, examples: b
 
 
 def template_texts(dataset: NamedDataset) -> list[tuple[str, str]]:
-    """Every template of a dataset with its key: prompt, target, choices."""
+    """Every template of a dataset with its key: prompt or document, target, choices."""
     config = dataset.config
     texts = [
-        (f"prompt.{name}", text)
-        for name in ("text", "system", "prefix", "suffix")
-        if (text := getattr(config.prompt, name)) is not None
+        (f"{part}.{name}", text)
+        for part, names in (("prompt", ("text", "system", "prefix", "suffix")), ("document", ("text", "counted")))
+        for name in names
+        if (text := getattr(getattr(config, part), name, None)) is not None
     ]
-    for number, message in enumerate(config.prompt.messages or []):
+    for number, message in enumerate(config.said.messages or []):
         texts.append((f"prompt.messages.{number}.content", message.content))
     if config.target is not None:
         texts.append(("target", config.target))
+    if config.few_shot.answer is not None:
+        texts.append(("few_shot.answer", config.few_shot.answer))
+    if config.continuation is not None:
+        texts.append(("continuation", config.continuation))
     if isinstance(config.choices, str):
         texts.append(("choices", config.choices))
     for number, choice in enumerate(config.choices if isinstance(config.choices, list) else []):

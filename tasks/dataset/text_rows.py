@@ -81,6 +81,37 @@ def json_rows(path: Path, *, field: str | None, start: int = 0) -> Iterator[RawR
             raise text.fault("broken JSON: there is something after its end")
 
 
+def json_parts(path: Path, *, listed: str) -> Iterator[tuple[str, Any, int]]:
+    """What a file that is one JSON object holds, piece by piece, in its order: a field's name, its value and its line;
+    for the field `listed`, whose value is a list or null, each item by itself.
+
+    NaN and the infinities, which are no JSON, are read as Python writes them. Raises ConfigError, with the line."""
+    with unpacked(path) as stream:
+        text = _JsonText(stream, path=path, decoder=json.JSONDecoder())
+        text.expect("{")
+        more = text.next_character() != "}"
+        while more:
+            if text.next_character() != '"':
+                raise text.fault("broken JSON: a name in double quotes is expected")
+            name = str(text.value()[0])
+            text.expect(":")
+            if text.next_character() == "[" and name == listed:
+                text.expect("[")
+                while text.next_character() != "]":
+                    line = text.line
+                    yield name, text.value()[0], line
+                    if text.next_character() != "]":
+                        text.expect(",")
+                text.expect("]")
+            else:
+                line = text.line
+                yield name, text.value()[0], line
+            more = text.next_character() == ","
+            if more:
+                text.expect(",")
+        text.expect("}")
+
+
 def _listed_in(text: "_JsonText", *, field: str, start: int) -> Iterator[RawRow]:
     if text.next_character() != "{":
         raise text.fault(f"the file is no JSON object, so it has no field {field!r}", suggestion="leave `field` out")
@@ -144,9 +175,10 @@ def _listed(text: "_JsonText", *, start: int) -> Iterator[RawRow]:
 class _JsonText:
     """A JSON text of any length, read value by value. line: of the next character, from 1."""
 
-    def __init__(self, stream: IO[bytes], *, path: Path) -> None:
+    def __init__(self, stream: IO[bytes], *, path: Path, decoder: json.JSONDecoder = _DECODER) -> None:
         self.path = path
         self.line = 1
+        self._json = decoder
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._text = ""
@@ -180,7 +212,7 @@ class _JsonText:
         """The value that comes next, and its text. Raises ConfigError, with the line, for one that is broken."""
         while True:
             try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = self._json.raw_decode(self._text, self._at)
                 length = end - self._at
                 # A number at the end of what was read may go on: 1. or 1e too.
                 whole = self._text[self._at] in '{["' or self._text[end : end + 1] in _AFTER_A_VALUE

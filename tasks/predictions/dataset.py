@@ -19,4 +19,12 @@ def load_dataset(reference: str) -> NamedDataset:
         datasets.load([reference], None)
     except ConfigError as error:
         raise ConfigError([replace(p, key="--dataset") if p.key == _WRITTEN else p for p in error.problems]) from error
-    return datasets.named([reference], sampling=Sampling(), limit=None)[0]
+    found = datasets.named([reference], sampling=Sampling(), limit=None)
+    if len(found) > 1:
+        some = ", ".join(each.name for each in found[:3])
+        raise ConfigError.one(
+            f"`{reference}` is a suite of {len(found)} datasets",
+            key="--dataset",
+            suggestion=f"name one of them, as {some}",
+        )
+    return found[0]

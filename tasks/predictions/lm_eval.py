@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from schemas.errors import ConfigError
 from schemas.metric import Aggregate, Score
 from tasks.dataset.rows import canonical_json, sha256_hex
 from tasks.dataset.unicode import valid_values
+from tasks.predictions.imported import Imported
 from tasks.predictions.read import records
 from tasks.record.rows import metric_rows, score_rows
 from tasks.requests import request_id
@@ -30,20 +30,6 @@ _SAME = 1e-9
 _SHOWN = 5
 
 Row = dict[str, Any]
-
-
-@dataclass(kw_only=True)
-class Imported:
-    """A run as the tables take it. run_id is made of the time and the content, so that one file is one run."""
-
-    run_id: str
-    started_at: datetime.datetime
-    ended_at: datetime.datetime
-    config: Row
-    packages: dict[str, str]
-    tables: dict[str, list[Row]] = field(default_factory=dict)
-    metrics: list[Aggregate] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 def read_lm_eval(path: Path) -> Imported:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -12,16 +12,20 @@ from schemas.metric import Aggregate, Score
 from schemas.sample import Response, Sample
 from tasks.config.lines import lines_added
 from tasks.dataset.load import LoadedDataset, load_rows
+from tasks.dataset.stage import check_metric_columns
 from tasks.guide.validate import Verdict, validate
+from tasks.judge.ask import Row
+from tasks.judge.judging import Answers
 from tasks.predictions.dataset import load_dataset
 from tasks.predictions.join import Joined, join_by_id, join_by_order
+from tasks.predictions.judged import judge_offline
 from tasks.predictions.read import Prediction, Predictions, read_predictions
 from tasks.predictions.samples import asked_samples
 from tasks.predictions.score import chosen_metrics, misfits, needs
 from tasks.requests import request_id
 from tasks.score.aggregate import aggregate, aggregate_form
 from tasks.score.answers import further_metrics, score_answers
-from tasks.score.reasoning import parse_reasoning
+from tasks.score.reasoning import UNFINISHED, chosen_parser, parse_reasoning
 
 _ARM = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _FORM = ("compliance", "empirical_coverage", "parse_failures", "whitespace_share")
@@ -34,7 +38,8 @@ ABSENT = "the predictions have no answer"
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What to score. dataset: a name or a YAML file; id_field: None joins by order; metrics: as `parse_metric` takes,
-    empty for the dataset's own; parser: the reasoning parser, which takes the reasoning off each output."""
+    empty for the dataset's own; parser: the reasoning parser, which takes the reasoning off each output, in place of
+    the dataset's own; `none` for none."""
 
     dataset: str
     predictions: Path
@@ -69,6 +74,7 @@ class Offline:
     scores: list[Score]
     metrics: list[Aggregate]
     warnings: list[str]
+    judgements: list[Row] = field(default_factory=list)
 
     @property
     def clusters(self) -> dict[str, str]:
@@ -76,23 +82,28 @@ class Offline:
         return {sample.sample_id: sample.cluster for sample in self.samples if sample.cluster is not None}
 
 
-def score_file(asked: Asked) -> Offline:
-    """Scores the answers; writes nothing. Raises ConfigError, with file and line, for whatever is wrong with the
-    dataset, the answers, a metric or a parser, and where no answer finds its row."""
+def score_file(asked: Asked, *, home: Path | None = None) -> Offline:
+    """Scores the answers; writes no run. home: ASSAY_HOME, where a judge's model is kept.
+
+    Raises ConfigError, with file and line, for whatever is wrong with the dataset, the answers, a metric or a parser,
+    and where no answer finds its row; what `judge_answers` raises where a judge is asked."""
     if _ARM.fullmatch(asked.arm) is None:
         raise ConfigError.one(
             f"{asked.arm!r} is no arm's name", key="--arm", suggestion="free, guided, or your own word"
         )
     with lines_added():
-        return _score_file(asked)
+        return _score_file(asked, home=home)
 
 
-def _score_file(asked: Asked) -> Offline:
+def _score_file(asked: Asked, *, home: Path | None) -> Offline:
     dataset = load_dataset(asked.dataset)
     uses, warnings = _answer_metrics(dataset, asked=asked.metrics)
     limits = [limit for limit in (asked.limit, dataset.config.limit) if limit is not None]
     config = dataset.config.model_copy(update={"limit": min(limits) if limits else None, "metrics": uses})
-    dataset = dataset.model_copy(update={"config": config})
+    parser = chosen_parser(asked.parser, dataset.reasoning_parser)
+    if parser is not None:
+        parse_reasoning(parser, "")  # a name that does not exist is said before the files are read
+    dataset = dataset.model_copy(update={"config": config, "reasoning_parser": parser})
     loaded = load_rows(dataset)
     predictions = read_predictions(asked.predictions, id_field=asked.id_field, output_field=asked.output_field)
     every = _every_id(dataset, loaded)
@@ -103,7 +114,16 @@ def _score_file(asked: Asked) -> Offline:
     samples = asked_samples(dataset, loaded)
     answers = _answers(dataset, samples, joined, asked=asked)
     responses = [answer.response for answer in answers]
-    scores = score_answers(metrics=uses, samples=samples, responses=responses, arms=[asked.arm], absent=ABSENT)
+    check_metric_columns(dataset, loaded.columns)
+    judged = judge_offline(Answers(metrics=uses, samples=samples, responses=responses), home=home)
+    scores = score_answers(
+        metrics=uses,
+        samples=samples,
+        responses=responses,
+        arms=[asked.arm],
+        absent=ABSENT,
+        judgements=judged.judgements,
+    )
     clusters = {sample.sample_id: sample.cluster for sample in samples if sample.cluster is not None}
     guide = config.guide
     form = aggregate_form(dataset=dataset.name, responses=responses, kind=None if guide is None else guide.kind)
@@ -121,7 +141,14 @@ def _score_file(asked: Asked) -> Offline:
             *further_metrics(metrics=uses, dataset=dataset.name, scores=scores, clusters=clusters or None),
             *(row for row in form if row.name.rsplit(".", 1)[-1] in _FORM),
         ],
-        warnings=[*loaded.warnings, *warnings, *_join_warnings(joined), *_answer_warnings(answers, joined)],
+        warnings=[
+            *loaded.warnings,
+            *warnings,
+            *_join_warnings(joined),
+            *_answer_warnings(answers, joined),
+            *judged.warnings,
+        ],
+        judgements=judged.rows,
     )
 
 
@@ -139,7 +166,7 @@ def _answer_metrics(dataset: NamedDataset, *, asked: Sequence[str]) -> tuple[lis
     if asked and (problems := misfits(dataset.config, uses)):
         raise ConfigError(problems)
     fit = [use for use in uses if needs(use) == "generate"]
-    unfit = [use.use for use in uses if use not in fit]
+    unfit = [use.name for use in uses if use not in fit]
     file = None if asked or dataset.path is None else Path(dataset.path)
     if unfit and (asked or not fit):
         raise ConfigError.one(
@@ -157,26 +184,30 @@ def _answers(dataset: NamedDataset, samples: Sequence[Sample], joined: Joined, *
     order = {sample.sample_id: index for index, sample in enumerate(samples)}
     keys = sorted(joined.answers, key=lambda key: (order[key[0]], key[1]))
     return [
-        _answer(by_id[sample_id], joined.answers[(sample_id, repeat)], asked=asked, dataset=dataset.name)
+        _answer(by_id[sample_id], joined.answers[(sample_id, repeat)], asked=asked, dataset=dataset)
         for sample_id, repeat in keys
     ]
 
 
-def _answer(sample: Sample, made: Prediction, *, asked: Asked, dataset: str) -> Answer:
+def _answer(sample: Sample, made: Prediction, *, asked: Asked, dataset: NamedDataset) -> Answer:
+    parser = dataset.reasoning_parser
     output, reasoning, closed = made.output, None, True
-    if output is not None and asked.parser is not None:
-        reasoning, output, closed = parse_reasoning(asked.parser, output)
+    if output is not None and parser is not None:
+        reasoning, answer, closed = parse_reasoning(parser, output)
+        output = answer if closed else None
     verdict = None if output is None or sample.grammar is None else validate(sample.grammar, output)
     status: Literal["ok", "invalid", "truncated", "error"] = "ok"
-    if output is None:
+    if not closed:
+        status = "truncated"
+    elif output is None:
         status = "error"
-    elif made.finish_reason == "length" or not closed:
+    elif made.finish_reason == "length":
         status = "truncated"
     elif verdict is not None and not verdict.valid:
         status = "invalid"
     response = Response(
         request_id=request_id(sample.sample_id, asked.arm, "generate", repeat=made.repeat),
-        dataset=dataset,
+        dataset=dataset.name,
         sample_id=sample.sample_id,
         arm=asked.arm,
         kind="generate",
@@ -185,7 +216,7 @@ def _answer(sample: Sample, made: Prediction, *, asked: Asked, dataset: str) -> 
         output=output,
         finish_reason=made.finish_reason,
         valid=None if verdict is None else verdict.valid,
-        error="the output is null" if output is None else None,
+        error=None if output is not None else UNFINISHED if status == "truncated" else "the output is null",
     )
     return Answer(response=response, reasoning=reasoning, verdict=verdict)
 
@@ -209,7 +240,10 @@ def counted(number: int, what: str) -> str:
 
 def _answer_warnings(answers: Sequence[Answer], joined: Joined) -> list[str]:
     found = []
-    if empty := sum(answer.response.output is None for answer in answers):
+    statuses = [answer.response.status for answer in answers if answer.response.output is None]
+    if unfinished := statuses.count("truncated"):
+        found.append(f"{counted(unfinished, 'answer')} cut before the reasoning ended: not scored")
+    if empty := statuses.count("error"):
         found.append(f"{counted(empty, 'output')} null: an answer that was never had is not scored")
     if replaced := [made for made in joined.answers.values() if made.replaced]:
         characters = counted(sum(made.replaced for made in replaced), "character")

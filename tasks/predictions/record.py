@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.predictions.lm_eval import Imported
+from tasks.predictions.imported import Imported
 from tasks.predictions.offline import Answer, Offline
 from tasks.record.git import git_state
 from tasks.record.host import written_by
@@ -18,6 +18,8 @@ from warehouse.build import ensure_fresh
 from warehouse.ids import new_run_id
 from warehouse.parquet import read_rows, write_rows
 
+DETAILS = "details.jsonl.gz"
+"""The file in an imported run's folder with what no table has a column for."""
 _PACKAGES = ("assay", "duckdb", "pyarrow", "pydantic")
 
 Row = dict[str, Any]
@@ -35,7 +37,7 @@ def record_offline(offline: Offline, *, home: Path, name: str, started_at: datet
             "sha256": offline.predictions.sha256,
             "id_field": asked.id_field,
             "output_field": asked.output_field,
-            "reasoning_parser": asked.parser,
+            "reasoning_parser": dataset.reasoning_parser,
             "answers": len(offline.predictions.items),
             "missing": len(offline.joined.missing),
             "unknown": len(offline.joined.unknown),
@@ -48,6 +50,7 @@ def record_offline(offline: Offline, *, home: Path, name: str, started_at: datet
             for row in sample_rows(offline.samples)
         ],
         "requests": [answer_row(answer) for answer in offline.answers],
+        "judgements": offline.judgements,
         "scores": score_rows(offline.scores, scored_at=datetime.datetime.now(datetime.UTC)),
         "metrics": metric_rows(offline.metrics),
     }
@@ -63,7 +66,12 @@ def record_import(made: Imported, *, home: Path) -> bool:
     # What ran it is another program, elsewhere.
     unknown = dict.fromkeys(("git_commit", "git_dirty", "host", "user", "python"))
     packages = row["packages"] | made.packages
-    row |= unknown | {"ended_at": made.ended_at, "packages": packages}
+    row |= unknown | {"ended_at": made.ended_at, "packages": packages, "tags": made.tags or None}
+    row |= {"status": made.status, "error": made.error}
+    if made.details is not None:
+        folder = home / "runs" / made.run_id
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DETAILS).write_bytes(made.details)
     write_run(home=home, run=row, tables=made.tables, run_id=made.run_id)
     return True
 
@@ -135,7 +143,7 @@ def _dataset_row(offline: Offline) -> Row:
     config = offline.dataset.config
     return {
         "dataset": offline.dataset.name,
-        "source": getattr(config.source, "path", None) or getattr(config.source, "id", None),
+        "source": getattr(config.source, "path", None) or getattr(config.source, "id", config.source.kind),
         "source_revision": config.source.revision,
         "fingerprint": offline.loaded.fingerprint,
         "rows_total": offline.loaded.rows_total,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from schemas.dataset import MetricUse, NamedDataset
+from schemas.engine import VllmEngine
 from schemas.errors import AssayError, ConfigError
 from schemas.experiment import Group
+from schemas.judge import Judgement
 from schemas.metric import Aggregate, Comparison, Score
-from schemas.sample import Response, Sample
+from schemas.sample import Response, Sample, Window
 from tasks.config.lines import lines_added
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.dataset.load import Row
+from tasks.judge.judging import Answers, judges_in
+from tasks.predictions.judged import judge_offline
 from tasks.predictions.offline import ABSENT
 from tasks.predictions.samples import judged_samples
-from tasks.predictions.score import chosen_metrics, misfits, needs
+from tasks.predictions.score import chosen_metrics, misfits, request_kind
 from tasks.record import mlflow_run
 from tasks.record.answers import last_attempts
 from tasks.record.open import stored_run
@@ -32,7 +37,7 @@ from tasks.score.stage import MARGIN
 from warehouse.build import ensure_fresh
 from warehouse.parquet import compact_run, read_rows, write_rows
 
-_SAMPLE = ["dataset", "sample_id", "row_index", "raw", "input", "cluster", "grammar_id"]
+_SAMPLE = ["dataset", "sample_id", "row_index", "raw", "input", "cluster", "grammar_id", "windows", "window_tokens"]
 _SCORE = list(Score.__slots__)
 
 
@@ -72,23 +77,29 @@ class Rescored:
         return str(self.run["run_id"])
 
 
-def rescore(home: Path, run: str, *, metrics: Sequence[str] = (), dataset: str | None = None) -> Rescored:
-    """Scores a run's stored answers; writes nothing.
+def rescore(
+    home: Path, run: str, *, metrics: Sequence[str] = (), dataset: str | None = None, ask: bool = True
+) -> Rescored:
+    """Scores a run's stored answers; writes nothing but what judges say, as they say it.
 
     run: its id, or `last`. metrics: as `parse_metric` takes; empty for those of the run's own config. dataset: only
-    this one of the run's. Raises ConfigError: no such run, one that is still running or holds no answers, a dataset
-    that it does not have, metrics that fit none of its datasets."""
+    this one of the run's. ask: whether judges are asked about answers that they have not judged.
+
+    Raises ConfigError: no such run, one that is still running or holds no answers, a dataset that it does not have,
+    metrics that fit none of its datasets; what `judge_answers` raises where a judge is asked."""
     row = stored_run(home, run)
     if row["status"] == "running":
         raise ConfigError.one(f"run {row['run_id']} is still running", suggestion="rescore it when it has ended")
     with lines_added():
-        return _Rescoring(home, row, metrics=metrics).of(dataset)
+        return _Rescoring(home, row, metrics=metrics, ask=ask).of(dataset)
 
 
 class _Rescoring:
-    def __init__(self, home: Path, run: dict[str, Any], *, metrics: Sequence[str]) -> None:
+    def __init__(self, home: Path, run: dict[str, Any], *, metrics: Sequence[str], ask: bool) -> None:
         self.home, self.run, self.run_id = home, run, str(run["run_id"])
-        self.asked = metrics
+        self.asked, self.ask = metrics, ask
+        self.revision = self._next_revision()
+        self._parts = itertools.count()
         self.config = json.loads(run["config"] or "{}")
         self.warnings: list[str] = []
         self.clusters: dict[str, str] = {}
@@ -96,7 +107,7 @@ class _Rescoring:
     def of(self, only: str | None) -> Rescored:
         datasets = self._datasets(only)
         by_dataset = self._responses()
-        elsewhere = "predictions" in self.config
+        elsewhere = bool(self.config.keys() & {"predictions", "imported"})
         scores: list[Score] = []
         used: dict[str, list[MetricUse]] = {}
         unfit: list[ConfigError] = []
@@ -108,10 +119,12 @@ class _Rescoring:
                 unfit.append(error)
                 continue
             used[dataset.name] = uses
+            samples = self._samples(dataset)
             scores += score_answers(
                 metrics=uses,
-                samples=self._samples(dataset),
+                samples=samples,
                 responses=responses,
+                judgements=self._judgements(dataset.name, uses, samples, responses),
                 arms=self._arms(dataset, responses),
                 absent=ABSENT if elsewhere else "not answered: the run was stopped before",
                 repeats=0 if elsewhere else dataset.sampling.repeats,
@@ -126,7 +139,7 @@ class _Rescoring:
         aggregates += self._groups(aggregates, stored)
         return Rescored(
             run=self.run,
-            revision=self._next_revision(),
+            revision=self.revision,
             scores=scores,
             metrics=aggregates,
             comparisons=self._comparisons(scores),
@@ -164,8 +177,8 @@ class _Rescoring:
         if self.asked and (problems := misfits(dataset.config, uses)):
             raise ConfigError([replace(each, message=f"{dataset.name}: {each.message}") for each in problems])
         kinds = {response.kind for response in responses}
-        fit = [use for use in uses if needs(use) in kinds]
-        unfit = [use.use for use in uses if use not in fit]
+        fit = [use for use in uses if request_kind(use) in kinds]
+        unfit = [use.name for use in uses if use not in fit]
         if unfit:
             message = f"{dataset.name}: the run has no requests that {', '.join(unfit)} could read"
             if not fit:
@@ -187,6 +200,16 @@ class _Rescoring:
             for row in mine
         ]
         samples = judged_samples(dataset, rows)
+        if dataset.config.document is not None:
+            # How many windows a document has is known with a tokenizer only; where each lies is of no more use.
+            samples = [
+                replace(
+                    sample,
+                    windows=[Window(begin=0, start=0, end=0)] * (row["windows"] or 0),
+                    window=row["window_tokens"],
+                )
+                for row, sample in zip(mine, samples, strict=True)
+            ]
         self.clusters |= {row["sample_id"]: row["cluster"] for row in mine if row["cluster"] is not None}
         changed = sum(
             row["grammar_id"] is not None and (sample.grammar is None or sample.grammar.grammar_id != row["grammar_id"])
@@ -195,6 +218,36 @@ class _Rescoring:
         if changed:
             self.warnings.append(f"{dataset.name}: {changed:,} grammars are not those of the run: its schema changed")
         return samples
+
+    def _judgements(
+        self, dataset: str, uses: Sequence[MetricUse], samples: Sequence[Sample], responses: Sequence[Response]
+    ) -> list[Judgement]:
+        """What judges say of a dataset's answers: what they said before, and of the others what they say now."""
+        if not judges_in(uses):
+            return []
+        stored = read_rows(
+            self.home, "samples", self.run_id, columns=["dataset", "sample_id", "prompt", "messages"], parse_json=True
+        )
+        asked = {row["sample_id"]: row for row in stored if row["dataset"] == dataset}
+        shown = [
+            replace(sample, prompt=row["prompt"] or "", messages=row["messages"])
+            for sample in samples
+            if (row := asked.get(sample.sample_id)) is not None
+        ]
+        judged = judge_offline(
+            Answers(metrics=uses, samples=shown, responses=responses),
+            home=self.home,
+            before=read_rows(self.home, "judgements", self.run_id),
+            write=self._write_judgements,
+            ask=self.ask,
+            engine=VllmEngine.model_validate(self.config["engine"]) if self.config.get("engine") else None,
+        )
+        self.warnings += judged.warnings
+        return judged.judgements
+
+    def _write_judgements(self, rows: Sequence[dict[str, Any]]) -> None:
+        part = f"{self.revision:04d}-judge-{next(self._parts):05d}"
+        write_rows(home=self.home, table="judgements", run_id=self.run_id, rows=rows, part=part, revision=self.revision)
 
     def _arms(self, dataset: NamedDataset, responses: Sequence[Response]) -> list[str]:
         asked = [arm for arm in self.config.get("arms", []) if arm != "guided" or dataset.config.guide is not None]
@@ -216,7 +269,7 @@ class _Rescoring:
         return [row for row in means if row.name.rsplit(".", 1)[-1] in scored]
 
     def _next_revision(self) -> int:
-        tables = ("runs", "scores", "metrics", "comparisons")
+        tables = ("runs", "scores", "metrics", "comparisons", "judgements")
         rows = [row for each in tables for row in read_rows(self.home, each, self.run_id, columns=["revision"])]
         return max(int(row["revision"]) for row in rows) + 1
 
@@ -226,7 +279,7 @@ class _Rescoring:
         known = set(metric_names())
         kept = []
         for row in read_rows(self.home, "scores", self.run_id, columns=_SCORE):
-            if (row["dataset"], row["metric"]) not in rescored and row["metric"] in known:
+            if (row["dataset"], row["metric"]) not in rescored and (row["base_metric"] or row["metric"]) in known:
                 kept.append(Score(**row))
         newest: dict[tuple[str, str], int] = {}
         for score in kept:
@@ -290,7 +343,7 @@ def write_rescored(home: Path, rescored: Rescored) -> list[str]:
     try:
         compact_run(home=home, run_id=run_id)
         ensure_fresh(home)
-        if run["mlflow_run_id"] is not None:
+        if mlflow_run.is_tracked(run):
             mlflow_run.prepare(home, run_id)
     except (AssayError, OSError) as problem:
         problems.append(f"the rows are written, but: {problem}")

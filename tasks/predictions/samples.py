@@ -80,6 +80,7 @@ def judged_samples(
             choices=[Choice(text=text, token_ids=[], start=0) for text in choices],
             grammar=grammar,
             replaced_characters=0 if said is None else said.replaced_characters,
+            counted=composer.counted(row),
             **values,
         )
         samples.append(sample)

@@ -15,8 +15,10 @@ from tasks.score.registry import MetricError, check_options, metric
 
 
 def parse_metric(text: str) -> MetricUse:
-    """`exact_match`, or `exact_match:{"compare": "number"}`. Raises ConfigError: no such metric, no such option."""
-    name, colon, written = text.partition(":")
+    """`exact_match`, `exact_match:{"compare": "number"}`, or with a name of its own `strict=exact_match:{…}`. Raises
+    ConfigError: no such metric, no such option."""
+    named, colon, written = text.partition(":")
+    own, equals, name = named.rpartition("=")
     try:
         options = json.loads(written) if colon else {}
     except ValueError as broken:
@@ -29,7 +31,7 @@ def parse_metric(text: str) -> MetricUse:
         raise ConfigError.one(f"the options of {name} are {shown(options)}, not a JSON object", key="--metric")
     try:
         check_options(name, options)
-        return MetricUse(use=name, options=options)
+        return MetricUse(use=name, as_=own if equals else None, options=options)
     except MetricError as error:
         raise ConfigError.one(f"{error.key}: {error.message}", key="--metric", suggestion=error.suggestion) from error
     except ValidationError as error:
@@ -37,9 +39,10 @@ def parse_metric(text: str) -> MetricUse:
 
 
 def chosen_metrics(dataset: Dataset, *, asked: Sequence[str]) -> list[MetricUse]:
-    """The metrics asked for (as parse_metric reads them), else the dataset's own. Raises ConfigError for one twice, and
-    for a metric or an option that is not there (any more)."""
-    uses = [parse_metric(text) for text in asked] or list(dataset.metrics)
+    """The metrics asked for (by the dataset's own name for one, or as parse_metric reads them), else the dataset's own.
+    Raises ConfigError for one twice, and for a metric or an option that is not there (any more)."""
+    own = {use.name: use for use in dataset.metrics if use.as_ is not None}
+    uses = [own[text] if text in own else parse_metric(text) for text in asked] or list(dataset.metrics)
     try:
         for use in uses:
             check_options(use.use, use.options)
@@ -48,19 +51,24 @@ def chosen_metrics(dataset: Dataset, *, asked: Sequence[str]) -> list[MetricUse]
             f"metrics: {error.key}: {error.message}",
             suggestion=f"{error.suggestion or 'it has changed'}; is the plugin installed that brought it?",
         ) from error
-    names = [use.use for use in uses]
+    names = [use.name for use in uses]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError.one(f"{', '.join(twice)} stands there twice", key="--metric")
     return uses
 
 
 def misfits(dataset: Dataset, uses: Sequence[MetricUse]) -> list[Problem]:
-    """Why these metrics cannot be computed of this dataset: no `target`, no `choices`."""
+    """Why these metrics cannot be computed of this dataset: no `target`, no `choices`, no `document`."""
     layers = Layers([Layer({"metrics": [use.use for use in uses]}, None)])
     found = dataset_problems(dataset.model_copy(update={"metrics": list(uses)}), layers)
     return [replace(problem, key="--metric") for problem in found if "metrics" in (problem.key or "")]
 
 
 def needs(use: MetricUse) -> str:
-    """What a metric reads: generate or loglikelihood."""
+    """What a metric reads: generate, loglikelihood or rolling."""
     return metric(use.use).info.needs
+
+
+def request_kind(use: MetricUse) -> str:
+    """The kind of the requests that it reads."""
+    return "generate" if needs(use) == "generate" else "loglikelihood"

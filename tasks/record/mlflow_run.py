@@ -4,7 +4,9 @@ MLflow being down, slow or full never stops a run. Everything is written into a 
 published from there; what could not be published waits for `assay sync` or for the next run.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from schemas.run import RunContext
 from tasks.record.tracking import spool, sync
@@ -12,7 +14,18 @@ from tasks.record.tracking.build import build_publication
 from tasks.record.tracking.errors import TrackingError, TrackingUnreachable
 from tasks.record.tracking.store import tracking_uri
 
-__all__ = ["TrackingError", "TrackingUnreachable", "close_run", "prepare", "record_run", "start_run", "tracking_uri"]
+__all__ = [
+    "TrackingError",
+    "TrackingUnreachable",
+    "close_run",
+    "is_tracked",
+    "known_id",
+    "prepare",
+    "publish_run",
+    "record_run",
+    "start_run",
+    "tracking_uri",
+]
 
 
 def prepare(home: Path, run_id: str) -> None:
@@ -37,6 +50,23 @@ def record_run(run: RunContext) -> str:
     """Publishes the run as the warehouse and its folder have it now; gives its MLflow id. Raises TrackingError."""
     prepare(run.home, run.run_id)
     return _published(run, within_s=sync.END_S)
+
+
+def is_tracked(run: Mapping[str, Any]) -> bool:
+    """Whether what becomes of a recorded run (a row of `runs`) goes to MLflow. An experiment's run that MLflow never
+    had was recorded elsewhere; what was scored or imported is brought to it whenever it is written."""
+    return run["mlflow_run_id"] is not None or run["flow"] in ("score", "import")
+
+
+def publish_run(home: Path, run_id: str) -> str:
+    """Publishes a run that no flow drives, as its rows and its folder have it now; gives its MLflow id.
+
+    What MLflow does not take stays in the spool. Raises TrackingError."""
+    prepare(home, run_id)
+    found = sync.send(home, run_id, within_s=sync.END_S) or known_id(home / "runs" / run_id)
+    if found is None:
+        raise TrackingError(f"run {run_id} is neither in the spool nor in MLflow")
+    return found
 
 
 def close_run(run: RunContext) -> None:

@@ -68,6 +68,8 @@ def sample_rows(samples: Iterable[Sample]) -> list[Row]:
             "cut_tokens": sample.cut_tokens,
             "shots_dropped": sample.shots_dropped,
             "cluster": sample.cluster,
+            "windows": len(sample.windows) or None,
+            "window_tokens": sample.window,
         }
         for sample in samples
     ]

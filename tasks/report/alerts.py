@@ -3,8 +3,10 @@
 from collections import Counter
 from typing import NamedTuple
 
+from tasks.gate.words import because, claim
 from tasks.report.data import ReportData
 from tasks.report.engine import differences
+from tasks.report.gates import verdicts
 from tasks.report.latency import values
 from tasks.report.numbers import is_number
 from tasks.report.quality import quality_rows
@@ -179,6 +181,10 @@ def alerts(data: ReportData) -> list[Alert]:
                            "what is shown is what was stored until then", "failures"))  # fmt: skip
     if run.get("git_dirty"):
         found.append(Alert("note", "The checkout had changes", "the commit alone does not give this code", "top"))
+    for each in verdicts(data):
+        if each.fails or each.verdict == "refused":
+            title = "A gate failed" if each.fails else "A gate cannot be judged"
+            found.append(Alert("bad", title, f"{claim(each)}: {because(each)}", "gates"))
     found += [*_requests(data), *_engine(data), *_prompts(data), *_scores(data), *_machine(data)]
     said = {alert.text for alert in found}
     for warning in run.get("warnings") or []:

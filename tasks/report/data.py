@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "scores": ("dataset", "sample_id", "arm", "repeat", "metric", "metric_version"),
     "metrics": ("scope", "name", "arm", "cell_id"),
     "comparisons": ("baseline_run_id", "dataset", "metric", "candidate_arm", "baseline_arm", "cell_id"),
+    "gates": ("gate", "against"),
     "telemetry": ("ts", "device"),
     "grammars": ("grammar_id", "backend"),
 }
@@ -69,6 +70,11 @@ class ReportData:
     scores: list[Row] = field(default_factory=list)
     metrics: list[Row] = field(default_factory=list)
     comparisons: list[Row] = field(default_factory=list)
+    gates: list[Row] = field(default_factory=list)
+    gate_flips: list[Row] = field(default_factory=list)
+    """Of other runs than this one: the samples whose value changed since a run that a gate was held against."""
+    gate_trend: list[Row] = field(default_factory=list)
+    """The gated metrics over the runs of this experiment and model, the oldest first."""
     telemetry: list[Row] = field(default_factory=list)
     grammars: list[Row] = field(default_factory=list)
 
@@ -179,7 +185,12 @@ def load_report_data(*, home: Path, run_id: str) -> ReportData:
         columns = [name for name in TABLES[table].names if name not in unread]
         return read_rows(home, table, run_id, columns=columns)
 
-    return from_tables(tables=_Reader(read), run_id=run_id)
+    data = from_tables(tables=_Reader(read), run_id=run_id)
+    if not data.gates:
+        return data
+    from tasks.report.gates import flips, trend  # noqa: PLC0415 - asks the database, for runs with gates only
+
+    return replace(data, gate_flips=flips(home, data), gate_trend=trend(home, data))
 
 
 class _Reader(Mapping[str, list[Row]]):

@@ -37,8 +37,11 @@
         answer.repeat ? make("span", { className: "quiet" }, ` repeat ${answer.repeat}`) : null,
         answer.valid === null ? null : make("span", { className: "quiet" }, answer.valid ? " of its form" : " not of its form"),
         answer.reused ? make("span", { className: "quiet" }, " taken over from an earlier run") : null));
-    if (reasoning) made.append(make("h5", {}, "Reasoning"), passage(reasoning), make("h5", {}, "Answer"));
-    made.append(passage(output, "no answer came"));
+    if (reasoning) {
+      made.append(make("details", { className: "reasoning", open: output === null }, make("summary", {}, "Reasoning"), passage(reasoning)),
+        make("h5", {}, "Answer"));
+    }
+    made.append(passage(output, reasoning && output === null ? "cut before the reasoning ended" : "no answer came"));
     if (why) made.append(make("p", { className: "why-not" }, make("bdi", {}, shown(why))));
     if (many > 1) {
       made.append(make("ul", { className: "violations" },
@@ -73,7 +76,7 @@
       extracted === null ? dash("nothing was extracted") : make("bdi", {}, shown(assay.whole(extracted))),
       reason === null ? "" : make("bdi", { className: "quiet" }, shown(assay.whole(reason)))];
   }));
-  const choices = (content) => table(["#", "Option", "Arm", "Log-likelihood, nat"], content[3].map(([at, option, arm, sum, error]) => [
+  const choices = (content) => table(["#", "Option or window", "Arm", "Log-likelihood, nat"], content[3].map(([at, option, arm, sum, error]) => [
     at === null ? dash("not recorded") : String(at), option === null ? dash("not recorded") : make("bdi", {}, shown(assay.whole(option))),
     armLabel(assay.index.arms[arm]), sum === null ? dash(assay.plain(error || "no log-likelihood came")) : brief(sum)]));
 
@@ -121,7 +124,7 @@
       make("div", { className: "inside" },
         compare && both ? difference(content[2][free][0], content[2][guided][0]) : null,
         make("div", { className: "answers", hidden: compare && both }, ...answers.map((answer, at) => article(answer, content[2][at]))),
-        ...(content[3].length ? [heading("Choices"), choices(content)] : []),
+        ...(content[3].length ? [heading("Log-likelihoods"), choices(content)] : []),
         ...(content[4].length ? [heading("Scores"), scores(sample, content)] : []),
         heading("Target"), passage(content[1], "the dataset has no target"),
         heading("Prompt ", make("span", { className: "quiet" }, marks)), passage(promptOf(sample, content[0]), "nothing was recorded"),

@@ -149,6 +149,8 @@ class _Packer:
     def _choice_texts(self, sample: Row, row: Row) -> list[Any]:
         choices, index = sample.get("choices") or [], row.get("choice_index")
         option = choices[index] if isinstance(index, int) and index < len(choices) else None
+        if option is None and isinstance(index, int) and sample.get("windows"):
+            option = f"window {index + 1} of {sample['windows']}"
         return [index, self.text(option), self.arms(row["arm"]), _short(row.get("logprob_sum"), 4), row.get("error")]
 
 

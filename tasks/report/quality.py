@@ -20,24 +20,40 @@ def split_name(name: str, datasets: list[str]) -> tuple[str | None, str]:
 
 
 def quality_rows(data: ReportData) -> list[dict[str, Any]]:
-    """The rows of `metrics` that judge answers, with `dataset` and `metric` apart, in the datasets' order."""
+    """The rows of `metrics` that judge answers, with `dataset` and `metric` apart, in the datasets' order.
+
+    Behind them the groups, each with its name as `dataset` and those of its datasets as `members`."""
     names = data.dataset_names
     rows = []
     for row in data.metrics:
         if row.get("cell_id") is not None and row.get("scope") != "dataset":
             continue
-        dataset, metric = split_name(row["name"], names)
-        if (
-            metric.startswith(_FORM)
-            or row["name"].startswith(_TIMES)
-            or metric.startswith(_TIMES)
-            or (dataset is None and row["scope"] != "group")
-        ):
+        if row["scope"] == "group":
+            rows.append(row | _group(row))
             continue
-        rows.append({**row, "dataset": dataset or row["name"].split(".")[0], "metric": metric})
+        dataset, metric = split_name(row["name"], names)
+        if metric.startswith(_FORM) or row["name"].startswith(_TIMES) or metric.startswith(_TIMES) or dataset is None:
+            continue
+        rows.append({**row, "dataset": dataset, "metric": metric, "members": None})
     place = {name: index for index, name in enumerate(names)}
-    rows.sort(key=lambda row: (place.get(row["dataset"], len(place)), row["metric"], arm_order(row.get("arm"))))
-    return rows
+
+    def order(row: Row) -> tuple[Any, ...]:
+        grouped = row["scope"] == "group"
+        first = (len(place), row["dataset"]) if grouped else (place[row["dataset"]], "")
+        return (*first, row["metric"], arm_order(row.get("arm")))
+
+    return sorted(rows, key=order)
+
+
+def _group(row: Row) -> dict[str, Any]:
+    """A group's name has no dot, so what is before the first one is it."""
+    name, _, metric = row["name"].partition(".")
+    details = row.get("details")
+    return {
+        "dataset": name,
+        "metric": metric,
+        "members": details.get("datasets") if isinstance(details, dict) else None,
+    }
 
 
 def drawable(row: Row) -> bool:

@@ -14,7 +14,7 @@ def queries(data: ReportData) -> list[tuple[str, str]]:
         (
             "How good was each dataset and arm, with its error bar?",
             f"SELECT name, arm, value, lo, hi, n, n_failed\nFROM metrics\n"
-            f"WHERE run_id = {run} AND scope = 'dataset'\nORDER BY name, arm;",
+            f"WHERE run_id = {run} AND scope IN ('dataset', 'group')\nORDER BY name, arm;",
         ),
         (
             "Which samples did guiding win, and which did it lose?",

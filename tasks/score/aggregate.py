@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from schemas.metric import Aggregate, Score
+from schemas.metric import Aggregate, MetricInfo, Score
 from schemas.sample import ANSWERED, Response
 from tasks.guide.strict_json import NotJson, parse
 from tasks.guide.validate import whitespace_share
@@ -16,6 +16,7 @@ from tasks.score.stats.clustered import clustered
 from tasks.score.stats.estimate import Estimate
 from tasks.score.stats.mean_stderr import mean_stderr
 from tasks.score.stats.no_spread import no_spread
+from tasks.score.stats.ratio import pooled
 from tasks.score.stats.wilson import rate_interval
 
 GrammarKind = Literal["json_schema", "json_object", "regex", "choice"]
@@ -54,19 +55,37 @@ def _details(group: SampleMeans, *, clusters: Mapping[str, str] | None) -> dict[
     return details
 
 
+def _base_details(info: MetricInfo, group: SampleMeans, *, name: str) -> dict[str, Any]:
+    """The metric behind a name of one's own; of a ratio of sums, the sums."""
+    found: dict[str, Any] = {} if group.base == name else {"base_metric": group.base}
+    if info.over_samples != "mean":
+        found["over_samples"] = info.over_samples
+        found["numerator"] = math.fsum(above for above, _ in group.sums.values())
+        found["denominator"] = math.fsum(below for _, below in group.sums.values())
+    return found
+
+
 def aggregate(*, scores: Sequence[Score], clusters: Mapping[str, str] | None = None) -> list[Aggregate]:
     """One number per dataset, metric and arm, named `<dataset>.<metric>`.
 
     A sample's repeats are averaged first; n counts samples that have a value, n_failed those that have none (refused,
     failed, cancelled, NaN), which stay out of the mean. Zeros and ones have Wilson's interval (with clusters, on the
     effective n), everything else Student's t (with clusters, C-1 degrees); shares that are all alike have the interval
-    of tasks/score/stats/no_spread.py. clusters: sample_id to cluster.
+    of tasks/score/stats/no_spread.py. A metric that is a ratio of sums is that, with the error of
+    tasks/score/stats/ratio.py. clusters: sample_id to cluster.
     Raises ValueError as tasks.score.arrange.arrange does.
     """
     rows: list[Aggregate] = []
     for (dataset, name, arm), group in arrange(scores).items():
-        info = metric(name).info
-        estimate = _estimate(means=group.means, rate=info.is_rate, share=info.unit == "share", clusters=clusters)
+        info = metric(group.base).info
+        if info.over_samples == "mean":
+            estimate = _estimate(means=group.means, rate=info.is_rate, share=info.unit == "share", clusters=clusters)
+        else:
+            estimate = pooled(
+                [group.sums[sample_id] for sample_id in group.means],
+                exponential=info.over_samples == "exp_ratio",
+                clusters=clusters_of(group.means, clusters=clusters),
+            )
         row = Aggregate(
             scope="dataset",
             name=f"{dataset}.{name}",
@@ -80,7 +99,7 @@ def aggregate(*, scores: Sequence[Score], clusters: Mapping[str, str] | None = N
             lo=estimate.lo,
             hi=estimate.hi,
             method=estimate.method,
-            details=_details(group, clusters=clusters),
+            details=_details(group, clusters=clusters) | _base_details(info, group, name=name),
         )
         rows.append(row)
     return rows
@@ -185,7 +204,7 @@ def _form_of_arm(*, prefix: str, arm: str, responses: list[Response], json_kind:
             row("compliance", "higher", of_answers(list(valid))),
         ]
     if json_kind:
-        unparsed = [float(not _is_json(one.output)) for one in responses]
+        unparsed = [None if one.output is None else float(not _is_json(one.output)) for one in responses]
         blanks = [None if one.output is None else whitespace_share(one.output) for one in responses]
         rows += [
             row("parse_failures", "lower", of_answers(list(unparsed))),

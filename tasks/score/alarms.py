@@ -10,15 +10,15 @@ FEWEST = 20
 
 def alarms(metrics: Iterable[Aggregate]) -> list[str]:
     """One sentence for each metric of a dataset that is 0 over FEWEST samples or more, and for each that has no value
-    though samples were asked. Numbers of form, and those of which less is better, may well be 0."""
+    though samples were asked. Numbers of form may well be either, and what is better lower may well be 0."""
     said = []
     for row in metrics:
-        if row.scope != "dataset" or row.direction != "higher" or ".form." in row.name:
+        if row.scope != "dataset" or ".form." in row.name:
             continue
         where = row.name if row.arm is None else f"{row.name} ({row.arm})"
         if row.n == 0 and row.n_failed:
             said.append(f"{where} scored none of {_samples(row.n_failed)}{_why(row)}")
-        elif row.value == 0 and row.n >= FEWEST:
+        elif row.direction == "higher" and row.value == 0 and row.n >= FEWEST:
             said.append(
                 f"{where} is 0 over {_samples(row.n)}: look at a few answers; the prompt, a stop string or how the "
                 "answer is extracted may be at fault"

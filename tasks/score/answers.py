@@ -2,8 +2,10 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from schemas.dataset import MetricUse
+from schemas.judge import Judgement
 from schemas.metric import Aggregate, Score
 from schemas.sample import Response, Sample
 from tasks.score.metric import Metric
@@ -18,28 +20,35 @@ def score_answers(
     arms: Iterable[str],
     absent: str,
     repeats: int = 0,
+    judgements: Iterable[Judgement] = (),
 ) -> list[Score]:
     """Every score of one dataset's samples: of each sample, arm and repeat.
 
     absent: the reason where there is no answer. repeats: how often each sample was asked, so that each of these answers
-    is missed; 0 where that is not known, so that only a sample without any answer is.
+    is missed; 0 where that is not known, so that only a sample without any answer is. judgements: what judges said.
 
-    A metric of log-likelihoods reads the arm `free` only, needs one response for each choice, and has no repeats."""
+    A metric of log-likelihoods reads the arm `free` only, needs one response for each choice (or window of a document),
+    and has no repeats. The scores carry the names that the dataset gives its metrics."""
     answers: dict[tuple[str, str], dict[int, Response]] = {}
-    choices: dict[str, dict[int, Response]] = {}
+    parts: dict[str, dict[int, Response]] = {}
     for response in responses:
         if response.kind == "generate":
             answers.setdefault((response.sample_id, response.arm), {})[response.repeat] = response
         elif response.choice_index is not None:
-            choices.setdefault(response.sample_id, {})[response.choice_index] = response
+            parts.setdefault(response.sample_id, {})[response.choice_index] = response
+    judged: dict[str, dict[str, Judgement]] = {}
+    for judgement in judgements:
+        judged.setdefault(judgement.metric, {})[judgement.request_id] = judgement
     asked = list(itertools.product(samples, arms))
     scores: list[Score] = []
     for use in metrics:
+        before = len(scores)
         found = metric(use.use)
         options = found.Options(**use.options)
-        if found.info.needs == "loglikelihood":
+        if found.info.needs != "generate":
             for sample in samples:
-                scores.append(_likelihood(found, options, sample, choices.get(sample.sample_id, {}), absent=absent))
+                scores.append(_likelihood(found, options, sample, parts.get(sample.sample_id, {}), absent=absent))
+            scores[before:] = _under_own_name(use, scores[before:])
             continue
         pairs: list[tuple[Sample, Response]] = []
         for sample, arm in asked:
@@ -47,11 +56,26 @@ def score_answers(
             pairs += [(sample, given[repeat]) for repeat in sorted(given)]
             missed = set(range(max(repeats, 0 if given else 1))) - given.keys()
             scores += [_absent(found, sample, arm, repeat=repeat, absent=absent) for repeat in sorted(missed)]
-        if found.score_many is not None:
+        if found.score_judged is not None:
+            said = judged.get(use.name, {})
+            scores += [
+                found.score_judged(
+                    sample=sample, response=answer, judgement=said.get(answer.request_id), options=options
+                )
+                for sample, answer in pairs
+            ]
+        elif found.score_many is not None:
             scores += found.score_many(pairs, options=options)
         else:
             scores += [found.score(sample=sample, response=answer, options=options) for sample, answer in pairs]
+        scores[before:] = _under_own_name(use, scores[before:])
     return scores
+
+
+def _under_own_name(use: MetricUse, scores: list[Score]) -> list[Score]:
+    if use.name == use.use:
+        return scores
+    return [replace(score, metric=use.name, base_metric=use.use) for score in scores]
 
 
 def further_metrics(
@@ -62,7 +86,7 @@ def further_metrics(
     for use in metrics:
         each = metric(use.use)
         if each.further is not None:
-            own = [score for score in scores if (score.dataset, score.metric) == (dataset, use.use)]
+            own = [score for score in scores if (score.dataset, score.metric) == (dataset, use.name)]
             found += each.further(own, options=each.Options(**use.options), clusters=clusters)
     return found
 
@@ -70,10 +94,13 @@ def further_metrics(
 def _likelihood(
     found: Metric, options: object, sample: Sample, responses: Mapping[int, Response], *, absent: str
 ) -> Score:
-    ordered = [responses[index] for index in range(len(sample.choices)) if index in responses]
-    if not ordered or len(ordered) != len(sample.choices):
+    rolling = found.info.needs == "rolling"
+    expected = len(sample.windows if rolling else sample.choices)
+    ordered = [responses[index] for index in range(expected) if index in responses]
+    if not ordered or len(ordered) != expected:
         return _absent(found, sample, "free", repeat=0, absent=absent)
-    return found.score_choices(sample=sample, responses=ordered, options=options)
+    score = found.score_document if rolling else found.score_choices
+    return score(sample=sample, responses=ordered, options=options)
 
 
 def _absent(found: Metric, sample: Sample, arm: str, *, repeat: int, absent: str) -> Score:

@@ -9,6 +9,7 @@ from tasks.score.arrange import SampleMeans, arrange, clusters_of
 from tasks.score.registry import metric
 from tasks.score.stats.holm import holm
 from tasks.score.stats.paired import paired
+from tasks.score.stats.ratio import paired_ratios, pooled
 from tasks.score.stats.verdict import decide
 
 
@@ -35,12 +36,16 @@ def compare_arms(
             continue
         if candidate.version != baseline.version:
             raise ValueError(f"{dataset}.{name}: versions {candidate.version} and {baseline.version} do not compare")
+        if candidate.base != baseline.base:
+            raise ValueError(f"{dataset}.{name}: {candidate.base} and {baseline.base} do not compare")
+        info = metric(candidate.base).info
         row = compare_means(
             candidate=candidate,
             baseline=baseline,
             margin=margin,
             clusters=clusters,
-            lower_is_better=metric(name).info.direction == "lower",
+            lower_is_better=info.direction == "lower",
+            exponential=info.over_samples == "exp_ratio",
         )
         names = {"dataset": dataset, "metric": name, "candidate_arm": candidate_arm, "baseline_arm": baseline_arm}
         rows.append(replace(row, **names, prompts_differ=prompts_differ))
@@ -55,19 +60,35 @@ def compare_means(
     margin: float,
     clusters: Mapping[str, str] | None,
     lower_is_better: bool,
+    exponential: bool = False,
 ) -> Comparison:
     """The samples that are scored on both sides, pair by pair, with the verdict. Of what dataset, metric and arms they
-    are, and what several comparisons do to the p value, the caller fills in."""
+    are, and what several comparisons do to the p value, the caller fills in.
+
+    A metric that is a ratio of sums is compared as such: each side's is that of the pairs' sums (`exponential`: exp of
+    it), not a mean of the samples' own, and the effect is their difference."""
     both = [sample_id for sample_id in candidate.means if sample_id in baseline.means]
-    ours = [candidate.means[sample_id] for sample_id in both]
-    theirs = [baseline.means[sample_id] for sample_id in both]
-    result = paired(
-        candidate=ours,
-        baseline=theirs,
-        clusters=clusters_of(both, clusters=clusters),
-        lower_is_better=lower_is_better,
-        averaged=max(candidate.most_repeats, baseline.most_repeats) > 1,
-    )
+    sides: list[float | None]
+    if candidate.sums and baseline.sums:
+        sums = [[side.sums[sample_id] for sample_id in both] for side in (candidate, baseline)]
+        result = paired_ratios(
+            candidate=sums[0],
+            baseline=sums[1],
+            exponential=exponential,
+            clusters=clusters_of(both, clusters=clusters),
+            lower_is_better=lower_is_better,
+        )
+        sides = [pooled(side, exponential=exponential).value for side in sums]
+    else:
+        values = [[side.means[sample_id] for sample_id in both] for side in (candidate, baseline)]
+        result = paired(
+            candidate=values[0],
+            baseline=values[1],
+            clusters=clusters_of(both, clusters=clusters),
+            lower_is_better=lower_is_better,
+            averaged=max(candidate.most_repeats, baseline.most_repeats) > 1,
+        )
+        sides = [math.fsum(side) / len(side) if side else None for side in values]
     decision = decide(
         effect=result.effect, lo=result.lo, hi=result.hi, margin=margin, n=result.n, lower_is_better=lower_is_better
     )
@@ -78,8 +99,8 @@ def compare_means(
         baseline_arm="",
         n_pairs=result.n,
         prompts_differ=False,
-        candidate=math.fsum(ours) / len(ours) if ours else None,
-        baseline=math.fsum(theirs) / len(theirs) if theirs else None,
+        candidate=sides[0],
+        baseline=sides[1],
         effect=result.effect,
         lo=result.lo,
         hi=result.hi,

@@ -1,12 +1,14 @@
 """Reasoning parsers by name: they tell the reasoning in a model's text from the answer behind it.
 
 Each module in tasks/score/parsers is one, with a function `parse`; installed packages add theirs by entry points of
-the group `assay.parsers`. A parser is a callable text -> (reasoning, answer, closed).
+the group `assay.parsers`. A parser is a callable text -> (reasoning, answer, closed). It may say what begins the
+reasoning (a module's `OPENS`, the attribute `opens` of a package's callable): where a prompt ends with that, what the
+model writes has no beginning of its own, and the parser gets it with it.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +19,10 @@ from tasks.plugins import Plugin, load, plugins, plugins_named, twice, unfit
 
 _FOLDER = Path(__file__).parent / "parsers"
 _PARTS = 3
+NO_PARSER = "none"
+"""What stands for no parser in a config and on the command line."""
+UNFINISHED = "cut before the reasoning ended"
+"""The reason of an answer that never came, because its reasoning did not end."""
 
 
 class Reasoning(NamedTuple):
@@ -58,6 +64,21 @@ def parser(name: str) -> Parser:
     return found
 
 
+def chosen_parser(own: str | None, otherwise: str | None) -> str | None:
+    """The parser of two settings, of which the first counts if it says anything; None for none."""
+    chosen = otherwise if own is None else own
+    return None if chosen == NO_PARSER else chosen
+
+
+@cache
+def opens(name: str) -> str | None:
+    """What begins the reasoning, where the parser of that name says it."""
+    found = parser(name)
+    if name in _own_names():
+        return getattr(importlib.import_module(f"tasks.score.parsers.{name}"), "OPENS", None)
+    return getattr(found, "opens", None)
+
+
 def _of_plugin(plugin: Plugin) -> Parser:
     found = load(plugin, what="reasoning parser")
     if not callable(found):
@@ -74,6 +95,7 @@ def _of_plugin(plugin: Plugin) -> Parser:
             raise unfit(plugin, what="reasoning parser", reason=reason)
         return Reasoning(*given)
 
+    checked.opens = getattr(found, "opens", None)  # type: ignore[attr-defined]
     return checked
 
 
@@ -81,6 +103,25 @@ def _fits(reasoning: object, answer: object, closed: object) -> bool:
     return isinstance(reasoning, str | None) and isinstance(answer, str) and isinstance(closed, bool)
 
 
-def parse_reasoning(name: str, text: str) -> Reasoning:
-    """The parts of one answer, told apart by the parser of that name. Raises ConfigError as `parser` does."""
+def begun_in(prompt: str, name: str) -> bool:
+    """Whether a prompt ends with the beginning of the reasoning, as some models' chat templates let it."""
+    begin = opens(name)
+    return begin is not None and prompt[-len(begin) - 100 :].rstrip().endswith(begin)
+
+
+def parse_reasoning(name: str, text: str, *, begun: bool = False) -> Reasoning:
+    """The parts of one answer, told apart by the parser of that name. begun: its prompt ends within the reasoning.
+    Raises ConfigError as `parser` does."""
+    begin = opens(name) if begun else None
+    if begin is not None and not text.lstrip().startswith(begin):
+        text = begin + text
     return Reasoning(*parser(name)(text))
+
+
+def cut_at_stop(answer: str, stop: Sequence[str]) -> tuple[str, str | None]:
+    """The answer up to the first of the stop strings in it, and which one that was; None where none is in it."""
+    found = [(place, each) for each in stop if each and (place := answer.find(each)) >= 0]
+    if not found:
+        return answer, None
+    place, each = min(found, key=lambda one: one[0])
+    return answer[:place], each

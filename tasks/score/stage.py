@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from schemas.dataset import NamedDataset
+from schemas.judge import Judgement
 from schemas.metric import Aggregate, Comparison, Score
 from schemas.sample import Response, Sample
 from schemas.summary import DatasetsSummary, ScoredSummary
@@ -16,6 +17,7 @@ from tasks.score.alarms import alarms
 from tasks.score.answers import further_metrics, score_answers
 from tasks.score.groups import group_means
 from tasks.score.paired_arms import compare_arms
+from tasks.score.registry import metric
 from tasks.session import Session
 from warehouse.parquet import read_rows
 
@@ -55,13 +57,16 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
     rows = _answers(session)
     responses = [_response(row) for row in rows]
     named = {dataset.name: dataset for dataset in session.run.experiment.datasets}
+    judgements = _judgements(session)
     scores: list[Score] = []
     metrics: list[Aggregate] = []
     clusters: dict[str, str] = {}
     for summary in datasets.datasets:
         samples = [sample for sample in session.samples() if sample.dataset == summary.dataset]
         own = [response for response in responses if response.dataset == summary.dataset]
-        scores += score_dataset(dataset=named[summary.dataset], samples=samples, responses=own, arms=summary.arms)
+        scores += score_dataset(
+            dataset=named[summary.dataset], samples=samples, responses=own, arms=summary.arms, judgements=judgements
+        )
         guide = named[summary.dataset].config.guide
         metrics += aggregate_form(dataset=summary.dataset, responses=own, kind=None if guide is None else guide.kind)
         clusters |= {sample.sample_id: sample.cluster for sample in samples if sample.cluster is not None}
@@ -91,10 +96,15 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
 
 
 def score_dataset(
-    *, dataset: NamedDataset, samples: Sequence[Sample], responses: Sequence[Response], arms: Iterable[str]
+    *,
+    dataset: NamedDataset,
+    samples: Sequence[Sample],
+    responses: Sequence[Response],
+    arms: Iterable[str],
+    judgements: Iterable[Judgement] = (),
 ) -> list[Score]:
     """Every score of one dataset: of each sample, arm and repeat. One without an answer gets a score without a value,
-    and why."""
+    and why. judgements: what judges said, of this dataset's answers among others."""
     return score_answers(
         metrics=dataset.config.metrics,
         samples=samples,
@@ -102,7 +112,16 @@ def score_dataset(
         arms=arms,
         absent="not answered: the run was stopped before",
         repeats=dataset.sampling.repeats,
+        judgements=judgements,
     )
+
+
+def _judgements(session: Session) -> list[Judgement]:
+    """What judges said of the run's answers; nothing is read where no metric rests on a judge."""
+    if not any(metric(use.use).score_judged for each in session.run.experiment.datasets for use in each.config.metrics):
+        return []
+    columns = list(Judgement.__slots__)
+    return [Judgement(**row) for row in read_rows(session.run.home, "judgements", session.run.run_id, columns=columns)]
 
 
 def _answers(session: Session) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ def children_of_runs(up: Up) -> list[psutil.Process]:
 def test_healthy_and_registered(up: Up) -> None:
     assert set(up.state()["processes"]) == {"Prefect", "MLflow", "worker gpu", "worker cpu"}
     names = {f"{each['name']}" for each in up.post("/deployments/filter", {})}
-    assert names == {"quickstart", "nightly", "hourly"}
+    assert names == {"quickstart", "nightly", "weekly", "hourly"}
     nightly = up.deployment("experiment/nightly")["schedules"]
     assert [(each["slug"], each["schedule"]["timezone"]) for each in nightly] == [("nightly", "Etc/UTC")]
     pools = {pool["name"]: pool["concurrency_limit"] for pool in up.post("/work_pools/filter", {})}

@@ -236,7 +236,26 @@ def test_no_password_is_real() -> None:
             assert "CHANGE_ME" in value, name
 
 
-def test_the_automation_is_one_and_its_payload_is_json(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "event", "sent", "text"),
+    [
+        (
+            "notify-webhook",
+            "assay.run.failed",
+            {"status": "failed", "error": "a\nb", "resume": "assay run --resume r1"},
+            'assay: quick "start" failed: a\nb',
+        ),
+        (
+            "notify-gate",
+            "assay.gate.failed",
+            {"error": "1 of 1 gate check failed: d.acc (free)", "gates": [{"metric": "d.acc", "effect": -0.1}]},
+            'assay: quick "start": 1 of 1 gate check failed: d.acc (free)',
+        ),
+    ],
+)
+def test_the_automation_is_one_and_its_payload_is_json(
+    name: str, event: str, sent: dict[str, Any], text: str, tmp_path: Path
+) -> None:
     code = (
         "import asyncio, json, sys\nfrom types import SimpleNamespace as Event\n"
         "from ruamel.yaml import YAML\n"
@@ -250,10 +269,9 @@ def test_the_automation_is_one_and_its_payload_is_json(tmp_path: Path) -> None:
         "print(json.dumps(json.loads(text)))\n"
         "print(json.dumps(one['trigger']))\n"
     )
-    resume = "assay run --resume r1"
-    sent = {"run_id": "r1", "name": 'quick "start"', "status": "failed", "error": "a\nb", "resume": resume}
+    whole = {"run_id": "r1", "name": 'quick "start"'} | sent
     done = subprocess.run(
-        [sys.executable, "-c", code, str(DEPLOY / "notify-webhook.yaml"), json.dumps(sent)],
+        [sys.executable, "-c", code, str(DEPLOY / f"{name}.yaml"), json.dumps(whole)],
         capture_output=True,
         text=True,
         check=False,
@@ -262,6 +280,5 @@ def test_the_automation_is_one_and_its_payload_is_json(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     told, trigger = map(json.loads, done.stdout.splitlines()[-2:])
-    assert told["run_id"] == "r1" and told["resume"] == resume
-    assert told["text"] == 'assay: quick "start" failed: a\nb'
-    assert trigger["expect"] == ["assay.run.failed"]
+    assert told == {"text": text, "run_id": "r1"} | {key: sent[key] for key in ("resume", "gates") if key in sent}
+    assert trigger["expect"] == [event]

@@ -17,9 +17,12 @@ from flows.commands.inspect import validate_files
 from schemas.dataset import Dataset
 from schemas.engine import VllmEngine
 from schemas.experiment import ExperimentFile
+from schemas.gate import Gate
 from schemas.model import Model
 from schemas.sample import Response
+from schemas.suite import Suite
 from tasks.config.yaml_file import read_yaml
+from tasks.gate.stage import JUNIT, MARKDOWN
 from tasks.record.timing import LATENCIES, PERCENTILES
 from tasks.score.aggregate import aggregate_form
 from tasks.score.registry import builtin_names, metric
@@ -35,7 +38,12 @@ SPAN = re.compile(r"`([^`\n]+)`")
 OURS = re.compile(r"(?:configs|docs|flows|requirements|schemas|tasks|tests|warehouse)/[\w./-]*|Makefile|\.ci/run")
 NOT_THERE = ("warehouse/data", "configs/experiments/mine.yaml", "tasks/score/metrics/starts_with.py")
 """Made by runs, or by the reader."""
-YAML_KINDS: dict[str, type[BaseModel]] = {"experiment": ExperimentFile, "dataset": Dataset, "model": Model}
+YAML_KINDS: dict[str, type[BaseModel]] = {
+    "experiment": ExperimentFile,
+    "dataset": Dataset,
+    "model": Model,
+    "suite": Suite,
+}
 WHOLE = ("getting-started.md", "tutorial.md", "how-to/add-a-dataset.md")
 """Pages whose blocks are a whole experiment."""
 SQL = re.compile(r"(?:SELECT|FROM|WITH|DESCRIBE|SUMMARIZE|PIVOT)\b", re.IGNORECASE)
@@ -145,7 +153,7 @@ def test_commands_parse(page: Path) -> None:
 
 
 def test_a_wrong_command_would_be_found() -> None:
-    for words in (["sqll"], ["models", "get"], ["run", "x.yaml", "--lmit", "3"], ["run", "x.yaml", "y.yaml"], ["plan"]):
+    for words in (["sqll"], ["models", "get"], ["run", "x.yaml", "--lmit", "3"], ["show", "x", "y"], ["plan"]):
         with pytest.raises(Exception, match=r"no command|No such option|unexpected|Missing"):
             parse(words)
 
@@ -164,7 +172,7 @@ def test_yaml_blocks_are_valid(tmp_path: Path, word: str, model: type[BaseModel]
     seen = 0
     for page in PAGES:
         for info, text in blocks(page, "yaml"):
-            assert info[:1] in [["prefect"], *([kind] for kind in YAML_KINDS)], (
+            assert info[:1] in [["prefect"], ["task"], *([kind] for kind in YAML_KINDS)], (
                 f"{page.name}: a YAML block without its kind"
             )
             if info[0] == word:
@@ -175,10 +183,11 @@ def test_yaml_blocks_are_valid(tmp_path: Path, word: str, model: type[BaseModel]
     assert seen >= 1
 
 
-def form_fields() -> list[str]:
-    """The parameters of the flow `experiment`, which are the fields of its launch form."""
-    tree = ast.parse((ROOT / "flows" / "experiment.py").read_text("utf-8"))
-    [flow] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "experiment"]
+def form_fields(entrypoint: str = "flows.experiment.experiment") -> list[str]:
+    """The parameters of a flow, which are the fields of its launch form."""
+    *module, name = entrypoint.split(".")
+    tree = ast.parse(ROOT.joinpath(*module).with_suffix(".py").read_text("utf-8"))
+    [flow] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     return [each.arg for each in flow.args.args]
 
 
@@ -193,7 +202,7 @@ def test_the_deployments_in_the_pages_could_be_ours(tmp_path: Path) -> None:
         for each in read_yaml(file).data["deployments"]:
             assert set(each) <= keys
             assert each["entrypoint"] in [one["entrypoint"] for one in ours]
-            assert set(each["parameters"]) <= set(form_fields())
+            assert set(each["parameters"]) <= set(form_fields(each["entrypoint"]))
             assert each["work_pool"]["name"] in [one["work_pool"]["name"] for one in ours]
 
 
@@ -217,6 +226,20 @@ def test_assay_up_prints_what_the_pages_show() -> None:
 
 def test_the_table_of_form_fields_is_complete() -> None:
     assert list(first_column(DOCS / "how-to" / "launch-from-the-ui.md", "field")) == form_fields()
+    gate = DOCS / "how-to" / "gate-a-release.md"
+    assert list(first_column(gate, "field")) == form_fields("flows.compare.compare")
+    assert set(first_column(gate, "key")) == set(Gate.model_fields)
+
+
+def test_the_workflow_for_ci_asks_for_what_is_there() -> None:
+    workflow = (DOCS / "ci" / "github-actions.yml").read_text("utf-8")
+    [job] = read_yaml(DOCS / "ci" / "github-actions.yml").data["jobs"].values()
+    commands = re.findall(r"assay [^|\n]+", "\n".join(step.get("run", "") for step in job["steps"]))
+    assert commands
+    for command in commands:
+        parse(shlex.split(command)[1:])
+    assert {MARKDOWN, JUNIT, "report.html"} == set(re.findall(r"runs/\$RUN/([\w.]+)", workflow))
+    assert "$GITHUB_STEP_SUMMARY" in workflow and f"report_paths: {JUNIT}" in workflow
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *(DOCS / name for name in WHOLE)], ids=lambda page: page.name)

@@ -146,6 +146,30 @@ def test_prefect_profile_is_told_of(tmp_path: Path) -> None:
     assert "profiles.toml not used" in doctor.prefect_profile_check({}, tmp_path).message
 
 
+def test_what_closes_generated_code_in() -> None:
+    good = doctor.sandbox_check(back_end="bubblewrap", words="generated code runs in bubblewrap")
+    assert (good.status, good.cure) == ("ok", None)
+    none = doctor.sandbox_check(back_end=None, words="bubblewrap is not installed; namespaces: no rights")
+    assert none.status == "warn"
+    assert "namespaces: no rights" in none.message
+    assert "install bubblewrap" in (none.cure or "")
+    assert "namespaces of users" in (none.cure or "")
+
+
+def test_the_sandbox_is_the_one_that_code_runs_in(tmp_path: Path) -> None:
+    """Without any program on the path there is no bubblewrap: the line says so, whatever else works here."""
+    code = (
+        f"from pathlib import Path\nfrom tasks import doctor\nfor c in doctor.checks(home=Path({str(tmp_path)!r})):\n"
+    )
+    code += "    if c.name == 'code sandbox': print(c.status, c.message)"
+    root = Path(doctor.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root, env={"PATH": str(tmp_path)}
+    )
+    assert "bubblewrap is not installed" in done.stdout
+    assert done.stdout.startswith(("ok generated code runs in namespaces", "warn none works"))
+
+
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
     source = {"kind": "path", "path": str(tmp_path / "none")}
     model = NamedModel(name="mine", config=Model.model_validate({"source": source}))

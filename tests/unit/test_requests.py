@@ -75,6 +75,19 @@ def test_a_sample_whose_own_grammar_is_wrong_loses_only_its_guided_request() -> 
     assert len(planned_load(requests).prompt_tokens) == 3
 
 
+@pytest.mark.parametrize(
+    ("prompt", "begun"),
+    [("Q: 1?<|assistant|><think>\n", True), ("<think>\n\n</think>\n\n", False), ("What does <think> mean? A:", False)],
+)
+def test_a_prompt_that_ends_within_the_reasoning_is_known(prompt: str, begun: bool) -> None:
+    asked = dataset().model_copy(update={"reasoning_parser": "think_tags"})
+    samples = [replace(sample(1, choices=2), prompt=prompt)]
+    requests = plan_requests(dataset=asked, samples=samples, arms=["free"], needs=["generate", "loglikelihood"])
+    assert [request.reasoning_begun for request in requests] == [begun, False, False]
+    assert requests[0].stop == ["\n"] and requests[0].engine_stop == []  # the engine would end the reasoning
+    assert [request.reasoning_parser for request in requests] == ["think_tags", None, None]
+
+
 def test_request_ids_are_stable_and_distinct() -> None:
     once, again = plan([sample(1, choices=2)], needs=("generate", "loglikelihood")), plan([sample(1)])
     assert len({r.request_id for r in once}) == 4
@@ -96,6 +109,7 @@ def key(request: Request, *, resolved: dict[str, object] = RESOLVED, **sampling:
         {"grammar": replace(GRAMMAR, content="[0-9]")},
         {"repeat": 1},
         {"continuation_start": 2},
+        {"reasoning_parser": "think_tags"},
     ],
 )
 def test_whatever_changes_the_answer_changes_the_key(change: dict[str, object]) -> None:

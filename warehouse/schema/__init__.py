@@ -18,9 +18,11 @@ TABLES: dict[str, Table] = {
         data.REQUESTS,
         engine.STEPS,
         results.SCORES,
+        results.JUDGEMENTS,
         results.METRICS,
         engine.TELEMETRY,
         results.COMPARISONS,
+        results.GATES,
         results.SCHEMA_VERSION,
     )
 }

@@ -20,7 +20,30 @@ class Change:
     added: tuple[str, ...] = ()
 
 
-CHANGES: tuple[Change, ...] = (Change(version=1, what="The first tables."),)
+_JUDGEMENTS = (
+    "run_id revision request_id metric dataset sample_id arm repeat judge_id judge_model judge judge_key answer_hash"
+    " prompt defused output status verdict reason error finish_reason tries prompt_tokens output_tokens judge_ms"
+    " judged_at"
+)
+_GATES = (
+    "run_id revision gate metric arm rule margin value on_undecided against baseline_run_id verdict candidate baseline"
+    " effect lo hi p_value p_adjusted n_pairs n_needed method unit direction reason decided_at"
+)
+CHANGES: tuple[Change, ...] = (
+    Change(version=1, what="The first tables."),
+    Change(
+        version=2,
+        what="What a judge said of an answer; what came of a run's gates; documents in windows, ratios of sums, metrics"
+        " under names of one's own; BOS.",
+        added=(
+            "datasets.bos_policy",
+            *(f"samples.{column}" for column in ("windows", "window_tokens")),
+            *(f"scores.{column}" for column in ("base_metric", "numerator", "denominator")),
+            *(f"judgements.{column}" for column in _JUDGEMENTS.split()),
+            *(f"gates.{column}" for column in _GATES.split()),
+        ),
+    ),
+)
 CURRENT = CHANGES[-1].version
 
 

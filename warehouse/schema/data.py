@@ -42,6 +42,8 @@ SAMPLES = Table(
         count("cut_tokens", "tokens", "Tokens cut to make it fit."),
         count("shots_dropped", "shots", "Worked examples dropped to make it fit."),
         text("cluster", "Samples of one cluster are not independent."),
+        count("windows", "", "Windows in which a document is read; NULL where it is no document."),
+        count("window_tokens", "tokens", "The most tokens that one of them reads."),
         mapping("tags", "The sample's own tags."),
     ),
 )
@@ -63,7 +65,7 @@ REQUESTS = Table(
         text("sample_id", "The sample."),
         text("arm", "free, guided, repair, free_matched, …"),
         text("kind", "generate or loglikelihood."),
-        count("choice_index", "", "Which option a log-likelihood request scores, from 0."),
+        count("choice_index", "", "Which option, or window of a document, a log-likelihood request scores, from 0."),
         count("repeat", "", "Number of the repeat, from 0."),
         text("phase", "quality, warmup, measure or cooldown."),
         text("adapter", "Adapter in use; NULL for none."),

@@ -1,4 +1,4 @@
-"""Tables of what came out: scores, metrics, comparisons, schema_version."""
+"""Tables of what came out: scores, metrics, comparisons, gates, schema_version."""
 
 from warehouse.schema.table import REVISION, RUN_ID, Table, count, flag, json, number, text, time
 
@@ -14,13 +14,16 @@ SCORES = Table(
         text("sample_id", "The sample."),
         text("arm", "The arm."),
         count("repeat", "", "Number of the repeat, from 0."),
-        text("metric", "The metric."),
+        text("metric", "The metric, by the name that the dataset has it under."),
         count("metric_version", "", "Its version; scores of two versions are not compared."),
         text("request_id", "The request scored; NULL where the score rests on several."),
         number("value", "the metric's", "The score; NULL where there is none, and reason says why."),
         text("extracted", "What was taken from the answer."),
         count("ties", "options", "Options that shared the highest likelihood with another."),
         text("reason", "Why there is no score, or why it is what it is."),
+        text("base_metric", "The metric that it is, where the dataset gives it a name of its own; else NULL."),
+        number("numerator", "the metric's", "Of a ratio of sums over samples: what this one adds above the line."),
+        number("denominator", "the metric's", "The same below the line, as words or bytes."),
         time("scored_at", "When it was scored."),
     ),
 )
@@ -33,7 +36,7 @@ METRICS = Table(
         RUN_ID,
         REVISION,
         text("scope", "dataset, group, run or engine."),
-        text("name", "As in arithmetic.exact_match, timing.ttft_ms.p50, perf.tpot_ms.p50."),
+        text("name", "As in arithmetic.exact_match, timing.ttft_ms.p50, perf.tpot_ms.p50, noise.math.bleu."),
         text("arm", "The arm; NULL where the number is of all."),
         text("cell_id", "The cell; NULL for quality."),
         number("value", "see unit", "The number; NULL where there is none."),
@@ -79,6 +82,79 @@ COMPARISONS = Table(
         count("losses", "pairs", "Pairs in which the baseline was better."),
         count("ties", "pairs", "Pairs without a difference."),
         time("compared_at", "When they were compared."),
+    ),
+)
+
+JUDGEMENTS = Table(
+    name="judgements",
+    doc="What a judge said of an answer, for the metric `judge`: what it was shown, its raw answer, its verdict or why"
+    " there is none.",
+    key=("run_id", "request_id", "metric"),
+    small=False,
+    columns=(
+        RUN_ID,
+        REVISION,
+        text("request_id", "The request whose answer was judged."),
+        text("metric", "The metric that asked."),
+        text("dataset", "The dataset's name."),
+        text("sample_id", "The sample."),
+        text("arm", "The arm."),
+        count("repeat", "", "Number of the repeat, from 0."),
+        text("judge_id", "The judge with its prompts, scale and limits; verdicts of two are not compared."),
+        text("judge_model", "The model as the endpoint named it; of an own engine its name and fingerprint."),
+        json("judge", "All that makes the judge: model, where it ran, prompts, schema, sampling."),
+        text("judge_key", "sha256 of the judge and what it was shown: what is equal is not asked again."),
+        text("answer_hash", "First 16 hex digits of sha256 of the answer that was judged."),
+        text("prompt", "What the judge was shown, behind the system message that is in judge."),
+        count("defused", "places", "Control tokens of chat templates in the prompt, broken up by a blank."),
+        text("output", "What it answered, as it came; NULL where nothing came."),
+        text("status", "ok, invalid, truncated, refused, timeout or error; only ok has a verdict."),
+        text("verdict", "The label or number that it chose."),
+        text("reason", "Why, in its own words."),
+        text("error", "Why there is no verdict."),
+        text("finish_reason", "Why its answer ended."),
+        count("tries", "calls", "Calls that it took; more than one where an endpoint was busy."),
+        count("prompt_tokens", "tokens", "Tokens that it read."),
+        count("output_tokens", "tokens", "Tokens that it wrote."),
+        number("judge_ms", "ms", "Time of the call that counts, with its wait in the judge's queue."),
+        time("judged_at", "When."),
+    ),
+)
+
+GATES = Table(
+    name="gates",
+    doc="One row per gate of a run and what it was held against: the verdict, and the numbers behind it.",
+    key=("run_id", "gate", "against"),
+    columns=(
+        RUN_ID,
+        REVISION,
+        count("gate", "", "Its place among the experiment's gates, from 1."),
+        text("metric", "The metric, as in arithmetic.exact_match."),
+        text("arm", "The arm."),
+        text("rule", "not_worse, at_least or at_most."),
+        number("margin", "the metric's", "The loss that still counts as the same; NULL but for not_worse."),
+        number("value", "the metric's", "The number that it must hold; NULL for not_worse."),
+        text("on_undecided", "warn or fail: what an undecided gate does to the run's exit code."),
+        text("against", "last_green, baseline:NAME or a run's id, as the experiment names it; NULL for a number."),
+        text("baseline_run_id", "The run that this was; NULL where there was none."),
+        text(
+            "verdict",
+            "passed, failed, undecided, skipped (nothing to hold it against yet) or refused (it cannot be judged).",
+        ),
+        number("candidate", "the metric's", "The run's mean over the pairs; against a number, the metric itself."),
+        number("baseline", "the metric's", "The baseline's mean over the pairs."),
+        number("effect", "the metric's", "Candidate less baseline."),
+        number("lo", "the metric's", "Lower end of the effect's 95 % interval; against a number, of the metric's."),
+        number("hi", "the metric's", "Upper end of the same interval."),
+        number("p_value", "", "Probability of such an effect by chance."),
+        number("p_adjusted", "", "The same, adjusted for all gates of the run (Holm)."),
+        count("n_pairs", "samples", "Pairs that it rests on; against a number, samples."),
+        count("n_needed", "samples", "So many would decide it."),
+        text("method", "How the interval was made."),
+        text("unit", "Unit of the metric."),
+        text("direction", "higher or lower: which is better."),
+        text("reason", "Why it was skipped or refused; NULL where it was judged."),
+        time("decided_at", "When it was judged."),
     ),
 )
 

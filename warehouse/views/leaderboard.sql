@@ -1,4 +1,4 @@
--- Every dataset metric of every run: the model, the value and its interval.
+-- Every metric of every run, by dataset and by group of datasets (scope tells them apart): the model, the value and its interval.
 -- example: SELECT name, model, metric, arm, round(value, 3) AS value, n FROM leaderboard WHERE dataset = 'arithmetic' ORDER BY value DESC NULLS LAST
 CREATE VIEW leaderboard AS
 WITH models AS (
@@ -7,21 +7,21 @@ WITH models AS (
     GROUP BY run_id
 ),
 named AS (
-    -- A metric's name is its dataset's, a dot, and its own; a dataset's name may hold dots itself.
+    -- A metric's name is its dataset's, a dot, and its own; a dataset's name may hold dots itself, a group's has none.
     SELECT
         m.*,
         coalesce(
             (
                 SELECT d.dataset
                 FROM datasets AS d
-                WHERE d.run_id = m.run_id AND starts_with(m.name, d.dataset || '.')
+                WHERE m.scope = 'dataset' AND d.run_id = m.run_id AND starts_with(m.name, d.dataset || '.')
                 ORDER BY length(d.dataset) DESC
                 LIMIT 1
             ),
             split_part(m.name, '.', 1)
         ) AS dataset
     FROM metrics AS m
-    WHERE m.scope = 'dataset'
+    WHERE m.scope IN ('dataset', 'group')
 )
 SELECT
     n.run_id,
@@ -39,7 +39,8 @@ SELECT
     n.n,
     n.n_failed,
     n.unit,
-    n.direction
+    n.direction,
+    n.scope
 FROM named AS n
 LEFT JOIN runs AS r USING (run_id)
 LEFT JOIN models USING (run_id);

@@ -1,5 +1,6 @@
 """One fact hidden in pages of invented records, among facts much like it, and a question for it at the end."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from configs.datasets.recipes.draw import Draw
@@ -54,11 +55,18 @@ REMARKS = (
 
 def rows() -> list[dict[str, Any]]:
     """The dataset's rows; `length` is the aimed number of tokens of `text`, `depth` the fact's place in it."""
-    draw = Draw(seed=SEED)
+    rest = [LENGTHS[index % len(LENGTHS)] for index in range(ROWS - len(FIRST_LENGTHS))]
+    return _rows(lengths=[*FIRST_LENGTHS, *rest], draw=Draw(seed=SEED))
+
+
+def rows_of_length(*, tokens: int, count: int, seed: int) -> list[dict[str, Any]]:
+    """Rows whose texts all have about `tokens` tokens, the fact at every depth in turn."""
+    return _rows(lengths=[tokens] * count, draw=Draw(seed=seed))
+
+
+def _rows(*, lengths: Sequence[int], draw: Draw) -> list[dict[str, Any]]:
     result = []
-    for index in range(ROWS):
-        rest = index - len(FIRST_LENGTHS)
-        length = FIRST_LENGTHS[index] if rest < 0 else LENGTHS[rest % len(LENGTHS)]
+    for index, length in enumerate(lengths):
         depth = DEPTHS[index % len(DEPTHS)]
         colour, *others = draw.several(COLOURS, 3)
         thing, *things = draw.several(PLACES, 3)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import RunError
+from tasks.gate.keep import gates_word
 from tasks.record.tracking import names
 from tasks.record.tracking.note import describe, plan_page
 from tasks.record.tracking.publication import Publication, TrackedDataset, TrackedFile, TrackedRun
@@ -23,7 +24,10 @@ PREFECT_PAGE = "prefect_page"
 """The file in a run's folder that holds the address of its Prefect page: whoever closes a run later has no other way
 to know which server it reported to."""
 _FILES = ("report.html", "experiment.yaml", "plan.md", "plan.json", "engine.log", "warnings.txt")
+_GATE_FILES = ("gates.md", "gates.xml")
 _SOURCE_TYPES = {"hf": "hf"}
+_COMMANDS = {"score": "score", "import": "import"}
+"""The command by the flow, where it is not `run`."""
 _DIGEST = 16
 
 Row = dict[str, Any]
@@ -40,6 +44,7 @@ class RunRows:
     engine: Row | None
     cells: list[Row]
     metrics: list[Row]
+    gates: list[Row]
 
     @property
     def ended(self) -> bool:
@@ -62,6 +67,7 @@ def read_run(home: Path, run_id: str) -> RunRows:
         engine=latest,
         cells=read_rows(home, "cells", run_id),
         metrics=read_rows(home, "metrics", run_id),
+        gates=read_rows(home, "gates", run_id),
     )
 
 
@@ -95,7 +101,7 @@ def _parent(rows: RunRows, folder: Path) -> TrackedRun:
         name=run["run_id"],  # the experiment has its name; a list shows the first twenty characters
         started_ms=_ms(run["started_at"]),
         ended_ms=None if run["ended_at"] is None else _ms(run["ended_at"]),
-        tags=_tags(rows) | {"assay.kind": "experiment", "mlflow.note.content": note},
+        tags=_tags(rows) | {"assay.kind": run["flow"] or "experiment", "mlflow.note.content": note},
         params=names.parent_params(config=run["config"], datasets=rows.datasets, engine=rows.engine, plans=rows.plans),
         metrics=names.parent_metrics(rows.metrics, engine=rows.engine) if rows.ended else {},
         datasets=[_dataset(row, rows) for row in rows.datasets],
@@ -121,7 +127,7 @@ def _child(rows: RunRows, key: str, cell: Row) -> TrackedRun:
     has_arm = {row["dataset"] for row in rows.profiles if row["arm"] == arm}
     used = [row for row in rows.datasets if row["dataset"] in has_arm]
     load = {name: cell[name] for name in ("concurrency", "rate", "burstiness", "repeat") if cell[name] is not None}
-    params = {"model": run["config"]["model"]["name"], "arm": arm, "datasets": names.rows_of(used), **load}
+    params = {"model": names.model_of(run["config"]), "arm": arm, "datasets": names.rows_of(used), **load}
     if cell["kind"] != "quality":
         params["load"] = cell["kind"]
     what = [arm or "all arms", *([] if cell["kind"] == "quality" else [cell["kind"]])]
@@ -149,14 +155,14 @@ def _tags(rows: RunRows) -> dict[str, str]:
         "assay.run_id": run["run_id"],
         "assay.status": run["status"],
         "assay.config_hash": run["config_hash"],
-        "assay.model": run["config"]["model"]["name"],
+        "assay.model": names.model_of(run["config"]),
         "assay.git_commit": run["git_commit"],
         "assay.git_dirty": None if dirty is None else str(dirty).lower(),
         "assay.version": run["assay_version"],
         "assay.host": run["host"],
         "assay.prefect_flow_run_id": run["prefect_flow_run_id"],
         "mlflow.user": run["user"],
-        "mlflow.source.name": f"assay run {run['name']}",
+        "mlflow.source.name": f"assay {_COMMANDS.get(run['flow'], 'run')} {run['name']}",
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": run["git_commit"],
     }
@@ -172,6 +178,8 @@ def _tags(rows: RunRows) -> dict[str, str]:
         }
     if rows.plans:
         found["assay.plan_hash"] = plan_hash(rows.plans)
+    if rows.gates:
+        found["assay.gates"] = gates_word(rows.gates)
     own = {names.safe_key(name): value for name, value in (run["tags"] or {}).items()}
     return {names.safe_key(name): names.short(value) for name, value in {**own, **found}.items() if value is not None}
 
@@ -183,7 +191,8 @@ def plan_hash(plans: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _dataset(row: Row, rows: RunRows) -> TrackedDataset:
-    config = next((each for each in rows.run["config"]["datasets"] if each["name"] == row["dataset"]), None)
+    listed = rows.run["config"].get("datasets") or []
+    config = next((each for each in listed if each["name"] == row["dataset"]), None)
     kind = "local" if config is None else _SOURCE_TYPES.get(config["config"]["source"]["kind"], "local")
     where = {"path": row["source"]} if kind == "hf" else {"uri": row["source"]}
     profile: dict[str, Any] = {"rows_used": row["rows_used"], "rows_total": row["rows_total"]}
@@ -207,7 +216,8 @@ def _files(rows: RunRows, folder: Path) -> list[TrackedFile]:
     if rows.run["warnings"]:
         (folder / "warnings.txt").write_text("\n".join(rows.run["warnings"]) + "\n", encoding="utf-8")
     figures = sorted((folder / "figures").glob("*.png"))
-    return [TrackedFile(file=name) for name in _FILES] + [
+    gates = [*_GATE_FILES, *sorted(page.name for page in folder.glob("compare-*.html"))] if rows.gates else []
+    return [TrackedFile(file=name) for name in (*_FILES, *gates)] + [
         TrackedFile(file=f"figures/{figure.name}", folder="figures") for figure in figures
     ]
 

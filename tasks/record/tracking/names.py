@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 def parent_metrics(metrics: Iterable[Row], *, engine: Row | None) -> dict[str, float]:
     """What the experiment's run shows: the numbers of the arms with the arm behind (`arithmetic.exact_match.free`),
-    the engine's without. At most MAX_METRICS: quality first, then form, failures, speed."""
+    the engine's without. At most MAX_METRICS: quality first, groups before datasets, then form, failures, speed."""
     found = _ranked(metrics)
     for rank, row in _engine_rows(engine):
         found.append((rank, row["name"], row["value"]))
@@ -47,10 +47,13 @@ def parent_params(
     """The settings that people compare runs by. A dataset's number of rows is one of them: a limit changes scores.
 
     MLflow lists them by name: the few that say what was asked stand before the engine's many, which begin with vllm."""
-    sampling = [dataset["sampling"] for dataset in config["datasets"]]
+    listed = config.get("datasets") or []
+    # Of answers that were made elsewhere only the other program can say how they were drawn.
+    elsewhere = config.keys() & {"predictions", "imported"}
+    sampling = [config.get("sampling") or {}] if elsewhere else [dataset["sampling"] for dataset in listed]
     params: dict[str, Any] = {
-        "model": config["model"]["name"],
-        "datasets": rows_of(datasets) or ", ".join(dataset["name"] for dataset in config["datasets"]),
+        "model": model_of(config),
+        "datasets": rows_of(datasets) or ", ".join(dataset["name"] for dataset in listed),
         "arms": ", ".join(config["arms"]),
     }
     for name in ("temperature", "top_p", "top_k", "seed", "max_tokens"):
@@ -66,6 +69,12 @@ def parent_params(
         }
     params |= {f"vllm.{row['option']}": row["value"] for row in plans if row["option"] not in _NOT_COMPARED}
     return {safe_key(name): short(value) for name, value in params.items() if value is not None}
+
+
+def model_of(config: Mapping[str, Any]) -> str | None:
+    """The model's name; None where nobody said which one answered."""
+    model = config.get("model")
+    return None if model is None else str(model["name"])
 
 
 def rows_of(datasets: Sequence[Row]) -> str:
@@ -113,7 +122,7 @@ def _rank(row: Row, *, of_arm: bool) -> int | None:
         return 3 if of_arm and row["cell_id"] is not None else None
     if ".form." in name:
         return 1 if name.endswith(_FORM) else None
-    return 0
+    return -1 if row.get("scope") == "group" else 0
 
 
 def _engine_rows(engine: Row | None) -> list[tuple[int, Row]]:

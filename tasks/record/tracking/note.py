@@ -8,6 +8,8 @@ from tasks.record.tracking.publication import RUN_PAGE
 NOTE_CHARACTERS = 7500
 """MLflow cuts a description at 8,000."""
 _ROWS = 30
+_WITHOUT_ENGINE = ("score", "import")
+"""Flows of runs whose answers another program made: there is no log, and nothing to go on with."""
 
 Row = Mapping[str, Any]
 
@@ -40,7 +42,8 @@ def _first_line(run: Row, prefect_page: str | None) -> str:
         shown.append("numbers, report and log come when it ends")
     else:
         shown.append(f"[report]({RUN_PAGE}/artifacts/report.html)")
-        shown.append(f"[engine log]({RUN_PAGE}/artifacts/engine.log)")
+        if run["flow"] not in _WITHOUT_ENGINE:
+            shown.append(f"[engine log]({RUN_PAGE}/artifacts/engine.log)")
     if prefect_page is not None:
         shown.append(f"[Prefect]({prefect_page})")
     elif flow_run is not None:
@@ -54,8 +57,11 @@ def _failure(run: Row) -> str:
     run_id, status = run["run_id"], run["status"]
     if status in ("running", "finished"):
         return ""
+    why = f"Why: {_text(run['error'] or 'no reason was written')}"
+    if run["flow"] in _WITHOUT_ENGINE:
+        return why
     return (
-        f"Why: {_text(run['error'] or 'no reason was written')}\n\n"
+        f"{why}\n\n"
         f"Go on where it stopped: `assay run --resume {run_id}`. "
         f"What failed: `assay sql \"FROM failures WHERE run_id = '{run_id}'\"`. "
         "The engine's own words are in its log."
@@ -63,11 +69,12 @@ def _failure(run: Row) -> str:
 
 
 def _headline(metrics: Sequence[Row]) -> str:
-    shown = [row for row in metrics if row["scope"] == "dataset" and ".form." not in row["name"]]
+    shown = [row for row in metrics if row["scope"] in ("dataset", "group") and ".form." not in row["name"]]
     if not shown:
         return ""
     lines = ["| metric | arm | value | 95 % interval | n |", "| --- | --- | ---: | ---: | ---: |"]
-    for row in sorted(shown, key=lambda each: (each["name"], each["arm"] or ""))[:_ROWS]:
+    # Groups first: with many datasets they are what is looked for.
+    for row in sorted(shown, key=lambda each: (each["scope"] != "group", each["name"], each["arm"] or ""))[:_ROWS]:
         bounds = "–" if row["lo"] is None or row["hi"] is None else f"{row['lo']:.3f} to {row['hi']:.3f}"
         value = "–" if row["value"] is None else f"{row['value']:.3f}"
         lines.append(f"| {_cell(row['name'])} | {row['arm'] or ''} | {value} | {bounds} | {row['n']} |")

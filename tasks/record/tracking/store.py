@@ -8,6 +8,7 @@ after its numbers, its files last.
 import contextlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -230,12 +231,17 @@ def _send_files(
             client.log_artifact(run_id, str(folder / tracked.file), tracked.folder or None)
 
 
+def _folder(name: str) -> str:
+    """A folder's name for an experiment; that of an imported run may be a model's path."""
+    return re.sub(r"[^\w.\- ]", "_", name).lstrip(".") or "_"
+
+
 def _experiment_id(client: "MlflowClient", name: str, home: Path) -> str:
     from mlflow.exceptions import MlflowException  # noqa: PLC0415
 
     found = client.get_experiment_by_name(name)
     if found is None:
-        location = None if os.environ.get("MLFLOW_TRACKING_URI") else (home / "mlartifacts" / name).as_uri()
+        location = None if os.environ.get("MLFLOW_TRACKING_URI") else (home / "mlartifacts" / _folder(name)).as_uri()
         try:
             return str(client.create_experiment(name, artifact_location=location, tags=_EXPERIMENT_TAGS))
         except MlflowException:

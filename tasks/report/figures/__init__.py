@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.report.data import ReportData
-from tasks.report.figures import engine_start, free_vs_guided, latency, quality, timeline, token_profile, usage
+from tasks.report.figures import engine_start, free_vs_guided, gates, latency, quality, timeline, token_profile, usage
 from tasks.report.figures.style import Table, to_png, to_svg
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     name: Kind(title=module.TITLE, draw=module.draw, describe=module.describe, table=module.table)
     for name, module in (
+        ("gates", gates),
         ("quality", quality),
         ("free_vs_guided", free_vs_guided),
         ("token_profile", token_profile),

@@ -29,7 +29,7 @@ def equal(one: Node, two: Node) -> bool:
     if one.kind == "relation" and two.kind == "relation" and not ({"∈"} & {*one.value, *two.value}):
         return _equal_relations(one, two)
     one, two = value_of(one), value_of(two)
-    if "list" in (one.kind, two.kind) or one.kind in ("union", "set"):
+    if {one.kind, two.kind} & {"list", "union", "set"}:
         return _equal_unordered(one, two)
     several = both_signs(one), both_signs(two)
     if any(len(values) > 1 for values in several):

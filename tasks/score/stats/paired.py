@@ -86,19 +86,20 @@ def tango(*, wins: int, losses: int, n: int, confidence: float = 0.95) -> tuple[
     return edge(-1.0, z), edge(1.0, -z)
 
 
-def paired(
+def paired(  # noqa: PLR0913 - what the values are takes three flags
     *,
     candidate: Sequence[float],
     baseline: Sequence[float],
     clusters: Sequence[Hashable] | None = None,
     lower_is_better: bool = False,
     averaged: bool = False,
+    unbounded: bool = False,
     confidence: float = 0.95,
     seed: int = 0,
     replicates: int = REPLICATES,
 ) -> PairedResult:
     """Compares pair by pair. averaged: the values are means over repeats, so that the exact test does not apply.
-    seed, replicates: of the bootstrap.
+    unbounded: they are no shares, though all of them may lie between 0 and 1. seed, replicates: of the bootstrap.
 
     wins are the samples on which the candidate is better. The effect keeps its sign: candidate minus baseline.
     """
@@ -108,7 +109,7 @@ def paired(
     down = sum(difference < 0 for difference in differences)
     wins, losses = (down, up) if lower_is_better else (up, down)
     binary = all(value in (0, 1) for value in (*candidate, *baseline))
-    bounded = all(0 <= value <= 1 for value in (*candidate, *baseline))
+    bounded = not unbounded and all(0 <= value <= 1 for value in (*candidate, *baseline))
     if n and binary and clusters is None and not averaged:
         lo, hi = tango(wins=up, losses=down, n=n, confidence=confidence)
         found = _Test(lo=lo, hi=hi, p_value=mcnemar_exact(wins=up, losses=down), method="mcnemar_exact+tango")

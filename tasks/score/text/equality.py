@@ -5,7 +5,7 @@ from typing import Literal
 from tasks.score.normalize import bare_words, squad
 from tasks.score.numbers import Number
 
-Normalize = Literal["squad", "casefold", "strip"]
+Normalize = Literal["squad", "words", "casefold", "strip"]
 Percent = Literal["number", "fraction", "same"]
 
 
@@ -14,6 +14,8 @@ def common_form(text: str, *, normalize: Normalize) -> str:
     if normalize == "squad":
         # where only articles are left, they are the answer: `(A)` must not equal an empty text
         return squad(text) or bare_words(text)
+    if normalize == "words":
+        return bare_words(text)
     return text.strip().casefold() if normalize == "casefold" else text.strip()
 
 

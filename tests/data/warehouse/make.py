@@ -112,6 +112,17 @@ def _by_hand(table: str, runs: list[str], number: int) -> list[dict[str, Any]]:
     if table == "comparisons" and number:
         row = {"baseline_run_id": runs[0], "dataset": "extract", "metric": "json_valid", "candidate_arm": "free"}
         return [row | {"baseline_arm": "free", "effect": -0.1, "verdict": "worse", "n_pairs": SAMPLES}]
+    if table == "judgements":
+        asked = {"request_id": "r", "metric": "judge", "dataset": "extract", "sample_id": "s", "arm": "free"}
+        said = {"status": "ok", "verdict": "CORRECT", "reason": "so it is", "judge_model": "m", "judge_ms": 3.5}
+        return [asked | said, asked | {"request_id": "q", "status": "refused", "error": "no", "judged_at": moment}]
+    if table == "gates":
+        gate = {"metric": "extract.json_valid", "arm": "free", "on_undecided": "warn", "decided_at": moment}
+        first = {"baseline_run_id": runs[0], "verdict": "failed"} if number else {"verdict": "skipped"}
+        return [
+            gate | {"gate": 1, "rule": "not_worse", "margin": 0.02, "against": "last_green"} | first,
+            gate | {"gate": 2, "rule": "at_least", "value": 0.5, "verdict": "passed", "n_pairs": SAMPLES},
+        ]
     return []
 
 

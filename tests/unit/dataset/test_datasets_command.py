@@ -1,6 +1,7 @@
 """`assay datasets show` and `assay datasets profile`, as a user types them."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,7 @@ def assay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "flows.cli", "datasets", *words],
         cwd=folder,
-        env={"ASSAY_HOME": str(folder / "home"), "PYTHONPATH": root, "PATH": "/usr/bin:/bin"},
+        env={**os.environ, "ASSAY_HOME": str(folder / "home"), "PYTHONPATH": root},
         capture_output=True,
         text=True,
         timeout=120,

@@ -124,3 +124,56 @@ def test_a_row_of_its_own_grammar_costs_that_row_only(tmp_path: Path) -> None:
         kind="choice", content='["b","a"]'
     )
     assert grammar_of(guide=None, shared=None, fields={}, choices=[]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ({"kind": "choice", "options": ["a", ""]}, "an option is empty"),
+        ({"kind": "choice", "options": ["a", "\ud800"]}, "lone surrogate"),
+        ({"kind": "regex", "pattern": "a\ud800"}, "lone surrogate"),
+        (
+            {"kind": "json_schema", "schema": {"$schema": "http://example.invalid/draft", "type": "object"}},
+            "not a valid",
+        ),
+    ],
+)
+def test_what_no_engine_could_follow_is_refused_too(tmp_path: Path, block: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        dataset_grammar(guide(tmp_path, block))
+
+
+@pytest.mark.parametrize(
+    ("content", "places"),
+    [
+        ('{"type": "objekt", "required": 1}', {"type": "`object`", "required": None}),
+        ('{"properties": {"a": {"minimum": "1"}, "b": {"type": "strnig"}}}', {"properties.a.minimum": None}),
+        ('{"$ref": "#/nowhere"}', {None: None}),
+    ],
+)
+def test_each_fault_of_a_schema_file_has_its_place(
+    tmp_path: Path, content: str, places: dict[str | None, str | None]
+) -> None:
+    file = tmp_path / "s.json"
+    file.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        dataset_grammar(guide(tmp_path, {"kind": "json_schema", "schema": str(file)}))
+    told = {problem.key: problem for problem in caught.value.problems}
+    assert len(set(caught.value.problems)) == len(caught.value.problems)
+    assert set(places) <= set(told)
+    for key, hint in places.items():
+        assert told[key].file == file
+        assert hint is None or hint in (told[key].suggestion or "")
+
+
+def test_a_schema_that_is_no_object_and_one_for_a_missing_column(tmp_path: Path) -> None:
+    file = tmp_path / "s.json"
+    file.write_text("[1, 2]")
+    with pytest.raises(ConfigError, match="must be an object"):
+        dataset_grammar(guide(tmp_path, {"kind": "json_schema", "schema": str(file)}))
+    file.write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(ConfigError, match="broken JSON"):
+        dataset_grammar(guide(tmp_path, {"kind": "json_schema", "schema": str(file)}))
+    per_row = guide(tmp_path, {"kind": "regex", "pattern_field": "p"}).config.guide
+    grammar, error = grammar_of(guide=per_row, shared=None, fields={"p": None}, choices=[])
+    assert (grammar, error) == (None, "the row has nothing in its column 'p'")

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -220,9 +221,69 @@ except ConfigError as error:
 
 
 def test_hub_without_network_says_what_to_do(tmp_path: Path) -> None:
-    env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path.cwd())}
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PYTHONPATH": str(Path.cwd())}
     asked = subprocess.run(
         [sys.executable, "-c", OFFLINE], check=True, env=env, capture_output=True, text=True, timeout=120
     )
     assert asked.stdout.startswith("source.id |"), asked.stderr[-2000:]
-    assert "kind: parquet" in asked.stdout
+    assert "local copy of its files as `folder`" in asked.stdout
+
+
+def cached(home: Path, files: dict[str, str], *, name: str = "someone/something", commit: str = "c" * 40) -> None:
+    """A hub's cache as an earlier download left it: a revision's name, its commit, that commit's files."""
+    folder = home / "hub" / f"datasets--{name.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text(commit)
+    for path, content in files.items():
+        file = folder / "snapshots" / commit / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+
+
+FROM_CACHE = """
+import sys
+from schemas.dataset import HubDatasetSource
+from schemas.errors import ConfigError
+from tasks.dataset.sources import file_fingerprint, read_rows
+source = HubDatasetSource(kind="hf", id="someone/something", split=sys.argv[1], subset=sys.argv[2] or None)
+try:
+    print([row.fields["a"] for row in read_rows(source)], file_fingerprint(source)[:8])
+except ConfigError as error:
+    print(error.problems[0].key, "|", error.problems[0].message, "|", error.problems[0].suggestion)
+"""
+
+
+@pytest.mark.parametrize(
+    ("split", "subset", "says"),
+    [
+        ("test", "", "[1, 2, 3] "),
+        ("train", "big", "[9] "),
+        ("train", "", "source.subset | the split 'train' of someone/something lies in several folders | name one of"),
+        ("validation", "", "source.split | someone/something has no Parquet or JSONL file of split 'validation' |"),
+        ("dev", "", "source.split | the hub's cache holds only a part of split 'dev'"),
+    ],
+)
+def test_what_the_hubs_cache_holds_needs_no_network(tmp_path: Path, split: str, subset: str, says: str) -> None:
+    rows = {
+        "data/test-00000-of-00002.jsonl": '{"a": 1}\n{"a": 2}\n',
+        "data/test-00001-of-00002.jsonl": '{"a": 3}\n',
+        "big/train.jsonl": '{"a": 9}\n',
+        "small/train.jsonl": '{"a": 8}\n',
+        "dev-00001-of-00003.jsonl": '{"a": 7}\n',
+        "README.md": "words",
+    }
+    cached(tmp_path, rows)
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PYTHONPATH": str(Path.cwd())}
+    env.pop("HF_HUB_CACHE", None)
+    asked = subprocess.run(
+        [sys.executable, "-c", FROM_CACHE, split, subset],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert asked.stdout.startswith(says), asked.stdout + asked.stderr[-2000:]
+    if "[1" in says:
+        expected = hashlib.sha256("".join(rows[name] for name in sorted(rows) if "test" in name).encode()).hexdigest()
+        assert expected[:8] in asked.stdout

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from prefect.utilities.callables import parameter_schema
 
+from flows.compare import compare
 from flows.experiment import experiment
 from flows.form import AS_CONFIGURED, form_overrides
 from flows.maintain import maintain
+from flows.noise import noise
 from schemas.errors import ConfigError
 from tasks.config.resolve import load_experiment
 
@@ -25,17 +27,17 @@ NOTHING = {
 
 def test_stored_schemas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # only what is packaged
-    schemas = {flow.name: parameter_schema(flow).model_dump() for flow in (experiment, maintain)}
+    schemas = {flow.name: parameter_schema(flow).model_dump() for flow in (experiment, compare, noise, maintain)}
     wanted = json.loads(SNAPSHOTS.read_text("utf-8"))
     shown = json.dumps(schemas, indent=1, ensure_ascii=False)
     assert schemas == wanted, f"the form changed; if it is meant, {SNAPSHOTS.name} becomes:\n{shown}"
 
 
-@pytest.mark.parametrize("flow", [experiment, maintain])
+@pytest.mark.parametrize("flow", [experiment, compare, noise, maintain])
 def test_every_field_is_flat_and_described(flow: object) -> None:
     for name, field in parameter_schema(flow).model_dump()["properties"].items():
         assert "anyOf" not in field and "$ref" not in field and "allOf" not in field, name
-        assert field["type"] in ("string", "integer", "array"), name
+        assert field["type"] in ("string", "integer", "number", "array"), name
         assert field["description"], name
         assert "default" in field, name
 

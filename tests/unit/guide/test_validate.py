@@ -18,8 +18,6 @@ from tasks.guide.cost import is_cheap
 from tasks.guide.guarded import GUARD, TRIES_PER_GRAMMAR, GuardedJudge
 from tasks.guide.validate import validate, validate_free, validate_many, whitespace_share
 
-CASES = Path(__file__).parents[4] / "shared" / "data" / "maskbench" / "cases.jsonl"
-
 
 def grammar(kind: Any, content: Any, *, name: str | None = None) -> Grammar:
     text = content if isinstance(content, str) else json.dumps(content)
@@ -249,25 +247,3 @@ def test_check_pattern(pattern: str, good: bool) -> None:
 )
 def test_whitespace_share(text: str, share: float | None) -> None:
     assert whitespace_share(text) == share
-
-
-def test_known_verdicts() -> None:
-    """Instances whose verdict is known, in hundreds of schemas from real projects."""
-    if not CASES.exists():
-        pytest.skip("the MaskBench cases are not here")
-    items: list[tuple[Grammar, str]] = []
-    expected: list[tuple[str, bool]] = []
-    for line in CASES.read_text().splitlines():
-        case = json.loads(line)
-        judged = grammar("json_schema", case["schema"], name=case["name"])
-        for number, test in enumerate(case["tests"]):
-            items.append((judged, json.dumps(test["data"])))
-            expected.append((f"{case['name']} #{number}", test["valid"]))
-    verdicts = validate_many(items)
-    differ = [
-        f"{name}: known {valid}, found {verdict.valid} {[v.message for v in verdict.violations[:1]]}"
-        for (name, valid), verdict in zip(expected, verdicts, strict=True)
-        if verdict.valid is not valid
-    ]
-    print(f"{len(differ)} of {len(items)} verdicts differ")
-    assert len(differ) <= 0.02 * len(items), "\n".join(differ)

@@ -13,6 +13,7 @@ from tasks.record import stage
 from tasks.record.tracking import names, spool
 from tasks.record.tracking.build import build_publication
 from tasks.record.tracking.errors import TrackingError
+from tasks.record.tracking.note import describe
 from tasks.session import Session
 from tests.mlflow_parts import Stored, answered, assert_whole, begun, ended, fingerprint, whole_run
 from warehouse.parquet import read_rows
@@ -235,6 +236,19 @@ def test_metrics_stay_below_fifty_whatever_the_datasets() -> None:
     ]
     assert len(names.parent_metrics(rows, engine=None)) == names.MAX_METRICS < 50
     assert len(names.child_metrics(rows, arm="free", cell_id=None)) == 40
+
+
+def test_a_group_goes_before_its_many_datasets() -> None:
+    """Of 57 datasets MLflow gets no more than it bears; the number that stands for all of them is among these."""
+    each = {"arm": "free", "cell_id": None, "n_failed": 0, "n": 20, "lo": 0.4, "hi": 0.6}
+    rows = [{"name": f"a{i:02}.acc", "value": 0.5, "scope": "dataset", **each} for i in range(57)]
+    rows.append({"name": "zz.acc", "value": 0.51, "scope": "group", **each, "n": 1140, "lo": 0.48, "hi": 0.54})
+    found = names.parent_metrics(rows, engine=None)
+    assert (found["zz.acc.free"], len(found)) == (0.51, names.MAX_METRICS)
+    run = {"run_id": "r", "status": "finished", "flow": "experiment", "prefect_flow_run_id": None, "error": None}
+    told = describe(run | {"warnings": None}, rows, prefect_page=None).splitlines()
+    head = told.index("| metric | arm | value | 95 % interval | n |")
+    assert told[head + 2] == "| zz.acc | free | 0.510 | 0.480 to 0.540 | 1140 |"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import report_rows
 from tasks.report.build import render, write_report
 from tasks.report.data import from_tables
 from tasks.report.figures import KINDS, figures, to_png, to_svg
+from warehouse.schema import TABLES
 
 SECTIONS = (
     "top", "warnings", "quality", "arms", "grammars", "samples", "failures", "latency", "timeline", "slowest", "plan",
@@ -128,7 +130,12 @@ def test_the_same_run_makes_the_same_page() -> None:
 
 
 def test_figures_come_as_png_and_as_svg_without_style() -> None:
-    data = from_tables(tables=report_rows.tables(), run_id=report_rows.RUN_ID)
+    gate = {"gate": 1, "metric": "extract.exact_match", "arm": "free", "rule": "at_least", "value": 0.3}
+    gate |= dict.fromkeys(set(TABLES["gates"].names) - gate.keys()) | {"verdict": "failed", "on_undecided": "warn"}
+    point = {"metric": "extract.exact_match", "arm": "free", "value": 0.28, "lo": 0.2, "hi": None, "n": 60}
+    trend = [point | {"run_id": run_id} for run_id in ("20261120T080000-aaaaaa", report_rows.RUN_ID)]
+    tables = report_rows.tables() | {"gates": [gate]}
+    data = replace(from_tables(tables=tables, run_id=report_rows.RUN_ID), gate_trend=trend)
     drawn = figures(data)
     assert set(drawn) == set(KINDS)
     for kind in KINDS.values():

@@ -1,5 +1,6 @@
 """The page's sections: one list, each by itself, none where a run has nothing for it."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -12,7 +13,9 @@ from tasks.report import sections as registry
 from tasks.report import timeline, usage
 from tasks.report.build import render
 from tasks.report.data import ReportData, from_tables
+from tasks.report.figures.quality import table as figure_table
 from tasks.report.links import links
+from tasks.report.quality import quality_rows
 from tasks.report.sections import Section, sections
 
 
@@ -45,6 +48,33 @@ def test_a_section_that_is_added_to_the_list_is_in_the_page_and_its_contents(
     assert '<section id="gates" aria-labelledby="h-gates">\n<h2 id="h-gates">Gates</h2>' in page
     assert "Is &lt;it&gt; worse?" in page
     assert '<script type="text/plain" id="gate-data">QUJD</script>' in page
+
+
+def test_a_group_of_datasets_has_its_row_with_its_interval() -> None:
+    tables = report_rows.tables()
+    like = next(row for row in tables["metrics"] if row["name"] == "extract.exact_match" and row["arm"] == "free")
+    details = {"datasets": ["extract", "choice"], "weight": "equal"}
+    mean = {"scope": "group", "name": "both.exact_match", "value": 0.297, "lo": 0.213, "hi": 0.397, "n": 120}
+    tables["metrics"] += [like | mean | {"details": json.dumps(details)}]
+    lacking = {"datasets": ["extract", "needle"], "missing": ["needle"]}
+    tables["metrics"] += [
+        like | mean | {"name": "few.inspect.acc", "value": None, "lo": None, "hi": None, "details": json.dumps(lacking)}
+    ]
+    data = run_of(tables)
+    *_, first, second = quality_rows(data)
+    assert [(row["dataset"], row["metric"], row["members"]) for row in (first, second)] == [
+        ("both", "exact_match", ["extract", "choice"]),
+        ("few", "inspect.acc", ["extract", "needle"]),
+    ]
+    assert ("both", "exact match", "free", "0.297", "0.213", "0.397") in figure_table(data)[1]
+    page = render(data, drawn={})
+    quality = page.partition('<section id="quality"')[2].partition("</section>")[0]
+    assert "Dataset or group" in quality
+    row = next(each for each in quality.split("<tr") if "both" in each)
+    for part in ('<span class="quiet" title="extract, choice">mean of 2 datasets</span>', "0.297", "0.213", ">120<"):
+        assert part in row, part
+    assert "scope IN ('dataset', 'group')" in page or "scope IN (&#39;dataset&#39;, &#39;group&#39;)" in page
+    assert "Dataset or group" not in render(run_of(report_rows.tables()), drawn={})
 
 
 def test_a_warning_leads_only_to_a_section_that_is_there() -> None:

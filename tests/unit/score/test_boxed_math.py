@@ -280,3 +280,70 @@ def test_the_likely_answer() -> None:
     assert likely("costs \\$5, so $x$ and $$y$$") == "y"
     with pytest.raises(NoAnswer):
         likely(" \n")
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        ("x > 3", "y > 3", False),  # another variable says another thing
+        ("x > 3", "3 < x", True),
+        ("4 \\ge x > 1", "1 < x \\le 4", True),
+        ("4 \\ge x > 1", "x \\in (1, 4]", True),
+        ("1 < x > 4", "(1, 4)", False),  # no interval
+        ("2 < 3 < x", "x > 3", False),
+        ("x^2 = 4", "4 = x^2", True),
+        ("x^2 = 4", "x^2 = 5", False),
+        ("x \\ne 2", "2 \\ne x", True),
+        ("x \\ne 2", "x = 2", False),
+        ("x + y = \\pm 2", "x + y = \\mp 2", True),
+        ("2x = 4 = 4y", "2x = 4 = 4y", True),
+        ("x \\approx 2", "2", True),
+        ("x + y \\approx 3", "x + y", True),
+        ("2 = x", "x = 2", True),
+        ("(1,2) \\cup (3,4)", "(1,2), (3,4)", False),  # one set, and two
+        ("\\{1\\}", "1", False),
+        ("\\{-1, 1\\}", "\\pm 1", True),
+        ("1, 2, 2", "1, 1, 2", False),
+        ("(x, y) = (1, 2)", "(1, 2, 3)", False),
+        ("\\infty", "\\infty", True),
+        ("\\infty", "-\\infty", False),
+        ("\\sqrt{-4}", "2i", True),
+        ("\\ln(-1)", "i\\pi", True),
+        ("\\sqrt[3]{-27}", "-3", True),
+        ("\\arcsin 1", "\\frac{\\pi}{2}", True),
+        ("\\sin^{-1} 1", "\\frac{\\pi}{2}", True),
+        ("\\sin -x", "-\\sin x", True),
+        ("2^{-x}", "\\frac{1}{2^x}", True),
+        ("\\binom 5 2", "10", True),
+        ("\\mathbb{R}", "\\mathbb{R}", True),
+        ("\\mathbb{R}", "\\mathbb{Z}", False),
+        ("x_{12}", "x_{12}", True),
+        ("x_1", "x_2", False),
+        ("--3", "3", True),
+        ("\\begin{pmatrix} 1 & 2 \\\\ 3 \\end{pmatrix}", "\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}", False),
+        ("\\frac{x^2-1}{x-1}", "x+1", True),
+        ("\\sqrt{-x^2-1}", "\\sqrt{-x^2-1}", True),
+    ],
+)
+def test_relations_sets_and_functions_by_what_they_say(one: str, two: str, same: bool) -> None:
+    assert equal(one, two) is same
+    assert equal(two, one) is same
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("2 3", "side by side"),
+        ("\\begin{cases} 1 \\\\ 2 \\end{cases}", "environment"),
+        ("\\begin{pmatrix} 1 & 2 \\\\ 3 \\end{pmatrix}", "same length"),
+        ("\\binom{1}", "a value should"),
+        ("\\frac{1}{0}", "divides by zero"),
+        ("0^{-1}", "not defined"),
+        ("1 + (2, 3)", "inside an expression"),
+        ("10^{10^{10}}", "more than 5000 digits"),
+    ],
+)
+def test_what_is_not_read_says_why(answer: str, why: str) -> None:
+    found = scored(target="7", output=f"\\boxed{{{answer}}}")
+    assert found.value == 0
+    assert why in (found.reason or ""), found.reason

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tasks.score.metrics
-from schemas.sample import Choice, Grammar, Response, Sample
+from schemas.sample import Choice, Grammar, Response, Sample, Window
 from tasks.score.registry import check_options, metric, metric_names
 
 FOLDER = Path(tasks.score.metrics.__path__[0])
@@ -39,6 +39,8 @@ def make_sample(case: dict[str, Any]) -> Sample:
         choices=[Choice(text=text, token_ids=[1, 2], start=1) for text in case.get("choices", [])],
         grammar=grammar,
         grammar_error=case.get("grammar_error"),
+        windows=[Window(begin=0, start=1, end=2) for _ in case.get("logprobs", []) if "document" in case],
+        counted=case.get("document"),
     )
 
 
@@ -62,19 +64,20 @@ def test_golden(name: str, case: dict[str, Any]) -> None:
     check_options(name, case.get("options", {}))
     options = found.Options(**case.get("options", {}))
     sample = make_sample(case)
-    if found.info.needs == "loglikelihood":
+    if found.info.needs != "generate":
         responses = [
             make_response(case, kind="loglikelihood", choice_index=index, logprob_sum=value)
             for index, value in enumerate(case["logprobs"])
         ]
-        score = found.score_choices(sample=sample, responses=responses, options=options)
+        reads = found.score_document if found.info.needs == "rolling" else found.score_choices
+        score = reads(sample=sample, responses=responses, options=options)
         assert score.request_id is None
     else:
         score = found.score(sample=sample, response=make_response(case), options=options)
         assert score.request_id == "r1"
     assert score.value == case["value"], score
     assert (score.metric, score.metric_version, score.sample_id) == (name, found.info.version, "s1")
-    for key in ("extracted", "ties"):
+    for key in ("extracted", "ties", "numerator", "denominator"):
         if key in case:
             assert getattr(score, key) == case[key]
     if "reason" in case:

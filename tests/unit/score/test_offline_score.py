@@ -166,8 +166,22 @@ def test_reasoning_is_taken_off(tmp_path: Path) -> None:
     done = score_file(Asked(dataset=str(cities(tmp_path)), predictions=path, parser="think_tags"))
     assert [(a.reasoning, a.response.output, a.response.status) for a in done.answers] == [
         ("Riga …", "Latvia", "ok"),
-        ("Oslo", "", "truncated"),
+        ("Oslo", None, "truncated"),
     ]
+    [row] = [row for row in done.metrics if row.name == "cities.exact_match"]
+    assert (row.value, row.n, row.n_failed) == (1.0, 1, len(done.samples) - 1)
+    assert "cut before the reasoning ended" in {score.reason for score in done.scores}
+    assert "1 answer cut before the reasoning ended: not scored" in done.warnings
+
+
+def test_a_dataset_may_name_the_parser_and_the_command_line_may_take_it_off(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "o.jsonl", [{"id": "riga", "output": "<think>Riga …</think>Latvia"}])
+    dataset = str(cities(tmp_path, extra="id_field: id\nreasoning_parser: think_tags\n"))
+    outputs = [
+        score_file(Asked(dataset=dataset, predictions=path, parser=parser)).answers[0].response.output
+        for parser in (None, "none")
+    ]
+    assert outputs == ["Latvia", "<think>Riga …</think>Latvia"]
 
 
 def test_metrics_of_likelihoods_are_left_out_or_refused(tmp_path: Path) -> None:

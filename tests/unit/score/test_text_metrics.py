@@ -294,3 +294,15 @@ def _credit(name: str, texts: list[str], values: list[float], tie: str) -> list[
         options = found.Options(target="index", tie=tie)
         earned.append(found.score_choices(sample=sample, responses=responses, options=options).value)
     return earned
+
+
+def test_ter_of_long_texts_ends() -> None:
+    """Many hundred words in another order would take minutes; they are not scored, and the reason is kept."""
+    words = [f"w{n % 300}" for n in range(3000)]
+    before = time.process_time()
+    found = score("ter", target=" ".join(words), output=" ".join(reversed(words)))
+    assert (found.value, found.reason) == (None, "3,000 words, more than max_words: 400")
+    marks = score("ter", target="a b", output="?!" * 5000, options={"normalized": True})
+    assert (marks.value, marks.reason) == (None, "10,000 words, more than max_words: 400")
+    assert time.process_time() - before < 2
+    assert score("ter", target=" ".join(words[:400]), output=" ".join(words[:399])).value == 0.25

@@ -15,7 +15,7 @@ from warehouse.parquet import write_rows
 from warehouse.query import query
 
 PAGE = Path(__file__).parents[3] / "docs" / "warehouse.md"
-HEADING = "## 25 questions\n"
+HEADING = "## Questions\n"
 MONDAY = "20261123T090000-aaaaaa"
 TUESDAY = "20261124T090000-bbbbbb"
 CRASHED = "20261125T090000-cccccc"
@@ -122,6 +122,8 @@ def _run(*, day: int) -> dict[str, list[dict[str, Any]]]:
             for sample_id in _QUESTIONS
             for arm in ("free", "guided")
         ],
+        "gates": _gates(day=day),
+        "judgements": [_judgement(day=day, sample_id=sample_id, arm="free") for sample_id in _QUESTIONS],
         "metrics": [
             *(
                 {
@@ -162,9 +164,58 @@ def _run(*, day: int) -> dict[str, list[dict[str, Any]]]:
                 "effect": 0.25,
                 "lo": -0.2,
                 "hi": 0.7,
+                "n_needed": (61, 44)[day],
                 "verdict": "undecided",
-            }
+            },
+            *([_worse()] if day else []),
         ],
+    }
+
+
+def _judgement(*, day: int, sample_id: str, arm: str) -> dict[str, Any]:
+    refused = sample_id == "a-003" and day == 0
+    right = _right(day=day, sample_id=sample_id, arm=arm)
+    return {
+        "request_id": f"{sample_id}-{arm}",
+        "metric": "judge",
+        "dataset": "arithmetic",
+        "sample_id": sample_id,
+        "arm": arm,
+        "repeat": 0,
+        "judge_id": "1f0c2d3e4b5a6978",
+        "judge_model": "grader-7b",
+        "status": "refused" if refused else "ok",
+        "verdict": None if refused else "CORRECT" if right else "INCORRECT",
+        "error": "I cannot grade this." if refused else None,
+        "judge_ms": 800.0 - 100 * day,
+    }
+
+
+def _gates(*, day: int) -> list[dict[str, Any]]:
+    """Monday has nothing before it; Tuesday is held against Monday."""
+    own = {"metric": "arithmetic.one_word", "arm": "free", "on_undecided": "warn"}
+    held = {"gate": 1, "rule": "not_worse", "margin": 0.02, "against": "last_green"}
+    skipped = {"verdict": "skipped", "reason": "no earlier green run of nightly has it yet"}
+    failed = {"verdict": "failed", "baseline_run_id": MONDAY, "effect": -0.75, "lo": -0.94, "hi": -0.02, "n_pairs": 4}
+    number = {"gate": 2, "rule": "at_least", "value": 0.5, "verdict": "undecided", "n_pairs": 4, "n_needed": 11}
+    return [own | held | (failed if day else skipped), own | number]
+
+
+def _worse() -> dict[str, Any]:
+    """Tuesday against Monday, which is the baseline: right more often, but in more words than were asked for."""
+    return {
+        "baseline_run_id": MONDAY,
+        "dataset": "arithmetic",
+        "metric": "one_word",
+        "candidate_arm": "free",
+        "baseline_arm": "free",
+        "n_pairs": 4,
+        "candidate": 0.25,
+        "baseline": 1.0,
+        "effect": -0.75,
+        "lo": -0.94,
+        "hi": -0.02,
+        "verdict": "worse",
     }
 
 
@@ -183,6 +234,7 @@ def _run_row(*, day: int) -> dict[str, Any]:
         "git_dirty": False,
         "host": "gpu-1",
         "user": "ana",
+        "tags": {"baseline": "main"} if day == 0 else None,
     }
 
 

@@ -27,9 +27,9 @@ def test_no_answer_is_empty(example: Path, asked: Recipe) -> None:
     assert asked.question.endswith("?")
 
 
-def test_there_are_25_different_ones() -> None:
-    assert len(COOKBOOK) == 25
-    assert len({each.question for each in COOKBOOK}) == len({each.sql for each in COOKBOOK}) == 25
+def test_they_all_differ() -> None:
+    assert len(COOKBOOK) >= 29
+    assert len({each.question for each in COOKBOOK}) == len({each.sql for each in COOKBOOK}) == len(COOKBOOK)
 
 
 def answer(example: Path, word: str) -> list[tuple[object, ...]]:
@@ -41,6 +41,18 @@ def test_answers_that_can_be_counted_by_hand(example: Path) -> None:
     assert [row[1:6] for row in answer(example, "flipped")] == [
         ("a-002", "free", "exact_match", 0.0, 1.0),
         ("a-002", "guided", "exact_match", 0.0, 1.0),
+    ]
+    assert [row[1:6] for row in answer(example, "flip most often")] == [
+        ("a-002", "free", "exact_match", 2, 1),
+        ("a-002", "guided", "exact_match", 2, 1),
+    ]
+    assert answer(example, "worse since the baseline") == [
+        (TUESDAY, "main", "arithmetic", "one_word", "free", 1.0, 0.25, -0.94, -0.02, 4)
+    ]
+    # Fewest samples first; the comparison with Monday did decide.
+    assert [(row[0], row[1], row[-1]) for row in answer(example, "decided nothing")] == [
+        (TUESDAY, True, 44),
+        (MONDAY, True, 61),
     ]
     # The counter rose by 1,000 J in each of six steps; three and five answers are right.
     assert answer(example, "energy") == [(TUESDAY, 6000.0, 5, 1200.0), (MONDAY, 6000.0, 3, 2000.0)]
@@ -59,6 +71,6 @@ def test_answers_that_can_be_counted_by_hand(example: Path) -> None:
 
 def test_a_number_that_is_none_is_refused() -> None:
     assert recipe(1) is COOKBOOK[0]
-    for number in (0, 26, -1):
-        with pytest.raises(ConfigError, match="there are 1 to 25"):
+    for number in (0, len(COOKBOOK) + 1, -1):
+        with pytest.raises(ConfigError, match=f"there are 1 to {len(COOKBOOK)}"):
             recipe(number)

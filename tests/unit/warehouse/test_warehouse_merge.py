@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.errors import AssayError, ConfigError
+from tasks.compare.promote import baselines, promote
 from tests.unit.warehouse.cookbook_rows import CRASHED, MONDAY, TUESDAY
 from tests.unit.warehouse.cookbook_rows import fill as fill_example
 from warehouse.export import EXPORT_MANIFEST, export_run
@@ -126,6 +127,57 @@ def test_a_run_with_other_rows_is_refused_by_name_and_stays(home: Path, theirs: 
     assert len(after["runs"]) == len(before["runs"]) + 1
 
 
+def _compare(home: Path, *, metric: str, revision: int, effect: float) -> None:
+    row = {"baseline_run_id": MONDAY, "dataset": "arithmetic", "metric": metric, "candidate_arm": "free"}
+    row |= {"baseline_arm": "free", "effect": effect, "verdict": "worse"}
+    write_rows(home=home, table="comparisons", run_id=TUESDAY, rows=[row], part=f"{revision:04d}-c", revision=revision)
+
+
+def _effects(home: Path) -> list[Any]:
+    sql = f"SELECT metric, effect, revision FROM comparisons WHERE run_id = '{TUESDAY}' AND metric LIKE 'm_' ORDER BY 1"
+    return query(home=home, sql=sql).rows
+
+
+@pytest.mark.parametrize("compacted", ["nothing", "ours", "theirs"])
+def test_what_was_written_to_a_run_after_its_end_is_merged(home: Path, theirs: Path, compacted: str) -> None:
+    _compare(theirs, metric="m0", revision=0, effect=-0.1)
+    import_warehouse(home=home, source=theirs)
+    _compare(home, metric="m1", revision=0, effect=-0.2)  # only here
+    _compare(home, metric="m2", revision=0, effect=-0.3)
+    _compare(home, metric="m3", revision=4, effect=-0.4)
+    _compare(theirs, metric="m2", revision=0, effect=-9)  # of equal revisions ours stays
+    _compare(theirs, metric="m3", revision=3, effect=-9)
+    _compare(theirs, metric="m0", revision=1, effect=-0.5)  # compared again there
+    _compare(theirs, metric="m4", revision=0, effect=-0.6)  # only there
+    promote(theirs, MONDAY, name="release")
+    if compacted != "nothing":
+        compact_run(home={"ours": home, "theirs": theirs}[compacted], run_id=TUESDAY)
+
+    done = import_warehouse(home=home, source=theirs)
+    assert outcomes(done) == {MONDAY: "merged", TUESDAY: "merged", CRASHED: "here already"}
+    told = {run.run_id: (run.rows, run.reason) for run in done.runs}
+    assert told[TUESDAY] == (2, "2 rows of comparisons")
+    assert told[MONDAY] == (1, "1 row of runs")
+    assert _effects(home) == [("m0", -0.5, 1), ("m1", -0.2, 0), ("m2", -0.3, 0), ("m3", -0.4, 4), ("m4", -0.6, 0)]
+    assert [(each.name, each.run_id) for each in baselines(home)] == [("main", MONDAY), ("release", MONDAY)]
+
+    before = everything(home)
+    assert set(outcomes(import_warehouse(home=home, source=theirs)).values()) == {"here already"}
+    assert everything(home) == before
+    # And back: then both have the same, but for what each wrote under an equal revision.
+    assert outcomes(import_warehouse(home=theirs, source=home))[TUESDAY] == "merged"
+    assert [row for row in _effects(theirs) if row[0] != "m2"] == [row for row in _effects(home) if row[0] != "m2"]
+
+
+def test_another_run_under_the_same_id_is_never_merged(home: Path, theirs: Path) -> None:
+    """Two runs that were killed as they began may have no row but their own."""
+    for place, host in ((home, "laptop"), (theirs, "gpu-1")):
+        write_rows(home=place, table="runs", run_id="same", rows=[{"status": "failed", "host": host}], part="p")
+    done = import_warehouse(home=home, source=theirs)
+    assert outcomes(done)["same"] == "refused"
+    assert query(home=home, sql="SELECT host FROM runs WHERE run_id = 'same'").rows == [("laptop",)]
+
+
 def test_a_run_that_has_not_ended_is_skipped(home: Path, theirs: Path) -> None:
     write_rows(home=theirs, table="runs", run_id="busy", rows=[{"status": "running"}], part="p")
     write_rows(home=theirs, table="cells", run_id="rowless", rows=[{"cell_id": "c"}], part="p")
@@ -141,7 +193,7 @@ def _newer(theirs: Path) -> None:
 
 
 def _new_table(theirs: Path) -> None:
-    (theirs / "tables" / "judgements").mkdir()
+    (theirs / "tables" / "of_tomorrow").mkdir()
 
 
 def _another_run(theirs: Path) -> None:
@@ -158,7 +210,7 @@ def _torn(theirs: Path) -> None:
     ("change", "words"),
     [
         (_newer, f"schema version {SCHEMA_VERSION + 1}.*use the newer assay"),
-        (_new_table, "this assay has no table judgements"),
+        (_new_table, "this assay has no table of_tomorrow"),
         (_another_run, f"holds rows of the run {MONDAY}, in a folder of {TUESDAY}"),
         (_torn, "no Parquet file"),
     ],

@@ -160,6 +160,25 @@ def test_leaderboard_names_datasets_models_and_the_runs_status(home: Path) -> No
     ]
 
 
+def test_leaderboard_has_the_groups_of_datasets_too(home: Path) -> None:
+    put(home, "datasets", {"dataset": "math"}, {"dataset": "math.hard"})
+    put(
+        home,
+        "metrics",
+        metric("math.acc", 0.5),
+        metric("math.hard.acc", 0.3),
+        metric("all.acc", 0.4, scope="group", n=8, lo=0.2, hi=0.6),
+        metric("all.lm_eval.acc", None, scope="group", n=8),  # a metric's name may have a dot, a group's has none
+    )
+    sql = "SELECT scope, dataset, metric, value, lo, hi, n FROM leaderboard ORDER BY ALL"
+    assert ask(home, sql) == [
+        ("dataset", "math", "acc", 0.5, None, None, 4),
+        ("dataset", "math.hard", "acc", 0.3, None, None, 4),
+        ("group", "all", "acc", 0.4, 0.2, 0.6, 8),
+        ("group", "all", "lm_eval.acc", None, None, None, 8),
+    ]
+
+
 def test_lift_is_guided_against_free_of_one_run(home: Path) -> None:
     row = {"dataset": "d", "metric": "m", "baseline": 0.5, "candidate": 0.7, "effect": 0.2}
     arms = [(RUN, "guided", "free"), (RUN, "repair", "free"), (RUN, "free", "guided"), (LATER, "guided", "free")]

@@ -1,0 +1,233 @@
+"""A judge behind an OpenAI-compatible server: chat completions with a JSON schema, many at once, again where it is
+busy."""
+
+import asyncio
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import httpx
+
+from schemas.errors import ConfigError
+from schemas.judge import Endpoint
+from tasks.config.nearest import did_you_mean_or_list
+from tasks.judge.ask import Ask, Reply
+
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+_FATAL = frozenset({401, 403, 404})
+"""A wrong key or a wrong name does not get right by asking the next answer."""
+_BACKOFF_S = 0.5
+_LONGEST_WAIT_S = 30.0
+_CHECK_TIMEOUT_S = 10.0
+STOP_AFTER = 20
+"""So many calls that failed one after the other, and the endpoint counts as gone."""
+_MOST_CHARACTERS = 500
+TICK_S = 1.0
+
+
+class _Gone(Exception):
+    """The endpoint is not worth asking any more."""
+
+
+def api_key(endpoint: Endpoint) -> str | None:
+    """The key. Raises ConfigError where its variable is not set."""
+    if endpoint.api_key_env is None:
+        return None
+    key = os.environ.get(endpoint.api_key_env, "").strip()
+    if not key:
+        raise ConfigError.one(
+            f"the judge's key is read from the environment variable {endpoint.api_key_env}, which is not set",
+            key="endpoint.api_key_env",
+            suggestion=f"export {endpoint.api_key_env}=…, or leave `api_key_env` out for a server without keys",
+        )
+    return key
+
+
+def _headers(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+
+def check_endpoint(endpoint: Endpoint) -> None:
+    """Raises ConfigError where the endpoint cannot be used: its key is not set or not taken, nothing answers, or it
+    does not have the model. A server without a list of models is taken at its word."""
+    key = api_key(endpoint)
+    try:
+        with httpx.Client(timeout=_CHECK_TIMEOUT_S, headers=_headers(key)) as client:
+            response = client.get(f"{endpoint.url}/models")
+    except httpx.HTTPError as error:
+        raise ConfigError.one(
+            f"the judge's endpoint {endpoint.url} cannot be reached: {_said(error)}",
+            key="endpoint.url",
+            suggestion="start the server first; the address ends where /chat/completions would follow, often with /v1",
+        ) from error
+    if response.status_code in (401, 403):
+        given = f"the key in {endpoint.api_key_env}" if key else "a call without a key"
+        raise ConfigError.one(
+            f"the judge's endpoint {endpoint.url} does not take {given} (HTTP {response.status_code})",
+            key="endpoint.api_key_env",
+        )
+    if response.status_code >= 500:
+        raise ConfigError.one(
+            f"the judge's endpoint {endpoint.url} answers HTTP {response.status_code}: {_clean(response.text, key)}",
+            key="endpoint.url",
+        )
+    names = _model_names(response)
+    if names and endpoint.model not in names:
+        raise ConfigError.one(
+            f"the judge's endpoint {endpoint.url} has no model `{endpoint.model}`",
+            key="endpoint.model",
+            suggestion=did_you_mean_or_list(endpoint.model, names[:20]),
+        )
+
+
+def _model_names(response: httpx.Response) -> list[str]:
+    if response.status_code != httpx.codes.OK:
+        return []
+    try:
+        listed = response.json()["data"]
+        return [str(each["id"]) for each in listed]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def ask_endpoint(
+    endpoint: Endpoint, asks: Sequence[Ask], *, take: Callable[[Ask, Reply], None], tick: Callable[[], None]
+) -> str | None:
+    """Asks each, `concurrency` at once, and hands over what came, in the order in which it came.
+
+    tick: called about once a second. Gives why it stopped before the last, None if it did not: the endpoint refuses the
+    key or does not know the model, or STOP_AFTER calls failed one after the other. Whatever ends it early (Ctrl-C,
+    SIGTERM), what came was handed over. Raises ConfigError where the key's variable is not set."""
+    return asyncio.run(_Asking(endpoint, take=take, tick=tick).all(iter(asks)))
+
+
+class _Asking:
+    def __init__(self, endpoint: Endpoint, *, take: Callable[[Ask, Reply], None], tick: Callable[[], None]) -> None:
+        self._endpoint = endpoint
+        self._key = api_key(endpoint)
+        self._take = take
+        self._tick = tick
+        self._failed_in_a_row = 0
+
+    async def all(self, asks: Iterator[Ask]) -> str | None:
+        limits = httpx.Limits(max_connections=self._endpoint.concurrency)
+        headers = _headers(self._key)
+        async with httpx.AsyncClient(timeout=self._endpoint.timeout_s, limits=limits, headers=headers) as client:
+            workers = [asyncio.create_task(self._work(client, asks)) for _ in range(self._endpoint.concurrency)]
+            left: set[asyncio.Task[None]] = set(workers)
+            try:
+                while left:
+                    done, left = await asyncio.wait(left, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+                    for worker in done:
+                        worker.result()
+                    self._tick()
+            except _Gone as gone:
+                return str(gone)
+            finally:
+                for worker in left:
+                    worker.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
+        return None
+
+    async def _work(self, client: httpx.AsyncClient, asks: Iterator[Ask]) -> None:
+        for ask in asks:
+            reply = await self._ask(client, ask)
+            self._take(ask, reply)
+            self._failed_in_a_row = self._failed_in_a_row + 1 if reply.error is not None else 0
+            if self._failed_in_a_row >= STOP_AFTER:
+                raise _Gone(f"{self._failed_in_a_row} calls failed one after the other, the last one: {reply.error}")
+
+    async def _ask(self, client: httpx.AsyncClient, ask: Ask) -> Reply:
+        """One reply, by as many calls as it takes and may take. Raises _Gone."""
+        body = _body(self._endpoint, ask)
+        reply = Reply(error="not asked")
+        for number in range(1, self._endpoint.retries + 2):
+            started = time.monotonic()
+            wait_s = min(_LONGEST_WAIT_S, _BACKOFF_S * 2 ** (number - 1)) * random.uniform(0.75, 1.25)  # noqa: S311
+            try:
+                # The client's own limit is for each read; a server that sends a byte now and then would never end.
+                async with asyncio.timeout(self._endpoint.timeout_s):
+                    response = await client.post(f"{self._endpoint.url}/chat/completions", json=body)
+            except (TimeoutError, httpx.TimeoutException):
+                seconds = f"no answer in {self._endpoint.timeout_s:g} s"
+                reply = Reply(error=f"{seconds}, {number} times", timed_out=True, tries=number)
+            except httpx.HTTPError as error:
+                reply = Reply(error=_said(error), tries=number)
+            else:
+                if response.status_code == httpx.codes.OK:
+                    return self._reply(response, tries=number, ms=(time.monotonic() - started) * 1000)
+                said = f"HTTP {response.status_code}: {_clean(response.text, self._key)}"
+                if response.status_code in _FATAL:
+                    raise _Gone(said)
+                reply = Reply(error=said, tries=number)
+                if response.status_code not in _AGAIN:
+                    return reply
+                wait_s = _asked_to_wait(response) or wait_s
+            if number <= self._endpoint.retries:
+                await asyncio.sleep(wait_s)
+        return reply
+
+    def _reply(self, response: httpx.Response, *, tries: int, ms: float) -> Reply:
+        try:
+            content = response.json()
+            choice = content["choices"][0]
+            message = choice["message"]
+            output, refusal = message.get("content"), message.get("refusal")
+            usage = content.get("usage") or {}
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+            return Reply(error=f"no chat completion: {_clean(response.text, self._key)}", tries=tries, judge_ms=ms)
+        return Reply(
+            output=output if isinstance(output, str) else None,
+            refusal=refusal if isinstance(refusal, str) else None,
+            finish_reason=_text(choice.get("finish_reason")),
+            model=_text(content.get("model")),
+            tries=tries,
+            prompt_tokens=_count(usage.get("prompt_tokens")),
+            output_tokens=_count(usage.get("completion_tokens")),
+            judge_ms=ms,
+        )
+
+
+def _body(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
+    options = ask.judge.options
+    schema = {"name": "verdict", "strict": True, "schema": json.loads(ask.judge.grammar.content)}
+    return {
+        "model": endpoint.model,
+        "messages": ask.messages,
+        "temperature": 0,
+        "max_tokens": options.max_tokens,
+        "response_format": {"type": "json_schema", "json_schema": schema},
+        **endpoint.body,
+    }
+
+
+def _asked_to_wait(response: httpx.Response) -> float | None:
+    """Seconds that the server names, as far as a run can wait for them."""
+    try:
+        seconds = float(response.headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return min(_LONGEST_WAIT_S, seconds) if seconds >= 0 else None
+
+
+def _said(error: httpx.HTTPError) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _clean(text: str, key: str | None) -> str:
+    """What a server said, short and without the key, which some send back."""
+    if key:
+        text = text.replace(key, "***")
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]} …"
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
