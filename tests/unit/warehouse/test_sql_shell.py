@@ -112,11 +112,11 @@ def piped(home: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_pipe_is_read_to_its_end(example: Path, tmp_path: Path) -> None:
     out = tmp_path / "answer.csv"
-    wrong = next(n for n, each in enumerate(COOKBOOK, 1) if "no run get right" in each.question)
+    no = next(n for n, each in enumerate(COOKBOOK, 1) if "no run get right" in each.question)
     done = piped(
         example,
         "SELECT count(*) AS\n  n FROM runs; SELECT 'two';\n.format json\nSELECT 5 AS five;\n"
-        f".out {out}\nSELECT 6 AS six;\n.format csv\nSELECT 7 AS seven;\n.run {wrong}\n.columns runs\n.tables\nSELECT 8",
+        f".out {out}\nSELECT 6 AS six;\n.format csv\nSELECT 7 AS seven;\n.run {no}\n.columns runs\n.tables\nSELECT 8",
     )
     assert done.returncode == 0, done.stderr
     assert '{"columns": ["five"], "rows": [{"five": 5}]}' in done.stdout
