@@ -15,7 +15,7 @@ from prefect import flow, get_run_logger
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 
-from flows import pages
+from flows import early_engine, pages
 from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.duration import parse_duration
@@ -47,7 +47,6 @@ from schemas.plan import DeviceFacts, ModelFacts
 from schemas.run import RunContext, RunResult, RunStatus
 from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, ScoredSummary
 from tasks.dataset.step import load_datasets, profile_datasets
-from tasks.engine.stage import start_engine
 from tasks.engine.step import build_engine, generate_answers
 from tasks.gate.check import check_gates
 from tasks.generate import Update
@@ -130,7 +129,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         folder, facts, device = _model_and_device(session, console)
 
         # vLLM's import takes seconds and needs no plan: it runs while the data is read.
-        with engine_slot(console), start_engine(run, device=device) as engine:
+        with engine_slot(console), early_engine.take(run, device=device) as engine:
             with console.step("load datasets") as said:
                 loaded = load_datasets(session, model=facts, folder=folder)
                 console.datasets(said, loaded)

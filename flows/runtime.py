@@ -73,6 +73,11 @@ class PrefectApi:
         self.url = url
         self._process = process
 
+    @property
+    def starts(self) -> bool:
+        """Whether it is a temporary one, that is still to be waited for."""
+        return self._process is not None
+
     def wait(self, *, timeout_s: float = SERVER_TIMEOUT_S) -> None:
         """Waits for it to answer. Raises RunError with what to do if it does not, or has died."""
         end = time.monotonic() + timeout_s

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from flows import early_engine
 from flows.commands.checks import checked_experiment
 from flows.commands.output import print_json
 from flows.console import RunConsole
@@ -14,8 +15,13 @@ from flows.duration import parse_duration
 from flows.runtime import assay_home, prefect_server, prepare_environment
 from flows.signals import Terminated
 from schemas.errors import AssayError, ConfigError, RunError
+from schemas.experiment import Experiment
+from schemas.gate import gate_exit_code
 from schemas.run import RunResult
+from tasks.gate.keep import verdicts_of
+from tasks.gate.words import summary
 from tasks.record.open import check_disk, check_same_config, stored_run
+from warehouse.parquet import read_rows
 
 
 def run_experiment(
@@ -53,14 +59,15 @@ def _run(
         stored = _resumable(home, resume, changed=file is None and bool(overrides or limit is not None))
         resume = str(stored["run_id"])
         if stored["status"] == "finished":
-            return _nothing_left(resume)
+            return _nothing_left(home, resume)
     elif file is None:
         raise ConfigError.one("name an experiment file, or a run to --resume", suggestion="assay run quickstart")
+    checked = None
     if file is not None:
         checked = checked_experiment(file, overrides=overrides, limit=limit, home=home)
         if resume is not None:
             check_same_config(home, resume, experiment=checked, file=Path(file))
-    with started_flow(home) as flow:
+    with started_flow(home, experiment=checked) as flow:
         return run_flow(
             flow,
             home=home,
@@ -74,10 +81,14 @@ def _run(
 
 
 @contextlib.contextmanager
-def started_flow(home: Path, load: Callable[[], Callable[..., Any]] | None = None) -> Iterator[Callable[..., Any]]:
-    """The flow that `load` imports, that of an experiment if left out, with a Prefect server that it can report to."""
+def started_flow(
+    home: Path, load: Callable[[], Callable[..., Any]] | None = None, *, experiment: Experiment | None = None
+) -> Iterator[Callable[..., Any]]:
+    """The flow that `load` imports, that of an experiment if left out, with a Prefect server that it can report to.
+
+    experiment: what it runs first; its engine's process is started beside a server that has to start too."""
     prepare_environment(home)
-    with prefect_server(home) as prefect:
+    with prefect_server(home) as prefect, early_engine.started(home, experiment if prefect.starts else None):
         with RunConsole().step("start Prefect"):
             flow = (load or _import_flow)()
             prefect.wait()
@@ -147,9 +158,14 @@ def _resumable(home: Path, run_id: str, *, changed: bool) -> dict[str, Any]:
     return stored_run(home, run_id)
 
 
-def _nothing_left(run_id: str) -> dict[str, Any]:
-    RunConsole().lines([("run", f"{run_id} is finished: nothing is left to do")])
-    return {"run_id": run_id, "status": "finished", "exit_code": 0}
+def _nothing_left(home: Path, run_id: str) -> dict[str, Any]:
+    """With the exit code that it ended with: its gates may have failed."""
+    gates = verdicts_of(read_rows(home, "gates", run_id))
+    console = RunConsole()
+    if gates:
+        console.lines([("gates", summary(gates))])
+    console.lines([("run", f"{run_id} is finished: nothing is left to do")])
+    return {"run_id": run_id, "status": "finished", "exit_code": gate_exit_code(gates)}
 
 
 def _import_flow() -> Callable[..., RunResult]:

@@ -39,10 +39,11 @@ class EngineClient:
         self._closed = False
         self._heard_at = time.monotonic()
         root = Path(__file__).resolve().parents[2]
+        self.settings = (tuple(cores), compiles)
         self.started_at = time.monotonic()
         self._process = SupervisedProcess(
             [sys.executable, "-P", "-m", "tasks.engine.worker", address, repr(self.started_at)],
-            env=engine_environment(cores=cores, compiles=compiles) | {"PYTHONPATH": str(root)},
+            env=engine_environment(cores=self.settings[0], compiles=compiles) | {"PYTHONPATH": str(root)},
             log_path=log_path,
         )
 
@@ -60,6 +61,10 @@ class EngineClient:
     @property
     def log_path(self) -> Path:
         return self._process.log_path
+
+    def move_log(self, target: Path) -> None:
+        """Gives the engine's log another name on the same disk."""
+        self._process.move_log(target)
 
     def hello(self) -> protocol.Hello:
         """Waits until vLLM is imported. Raises EngineError if the process dies first."""

@@ -61,6 +61,12 @@ class SupervisedProcess:
             text = log.read().decode("utf-8", errors="replace")
         return "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} …" for line in text.splitlines()[-lines:])
 
+    def move_log(self, target: Path) -> None:
+        """Gives the log another name on the same disk; what the program writes from now on goes there too."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.log_path.replace(target)
+        self.log_path = target
+
     def signal(self, number: int) -> None:
         """Sends the program itself a signal; close() then ends what it leaves."""
         with contextlib.suppress(psutil.NoSuchProcess):

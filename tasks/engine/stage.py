@@ -1,15 +1,17 @@
 """The engine's steps of a run: build what was planned and read back what it became, then let it answer."""
 
+import contextlib
 import datetime
 import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from schemas.built import BuiltEngine
+from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts
-from schemas.run import RunContext
 from schemas.sample import Request
 from schemas.summary import GeneratedSummary
 from tasks.engine.client import EngineClient
@@ -25,14 +27,29 @@ from tasks.session import Session
 from tasks.telemetry import Telemetry
 
 
-def start_engine(run: RunContext, *, device: DeviceFacts) -> EngineClient:
+def start_engine(experiment: Experiment, *, device: DeviceFacts, log_path: Path) -> EngineClient:
     """Starts the engine's process, with what of the plan must be known before: its cores, and whether it compiles."""
-    compiled = plan_compile(device=device, asked=run.experiment.engine.compile).value
-    return EngineClient(
-        log_path=run.engine_log,
-        cores=plan_cores(device).value,
-        compiles=device.kind != "cpu" or compiled != "none",
-    )
+    cores, compiles = _known_before(experiment, device)
+    return EngineClient(log_path=log_path, cores=cores, compiles=compiles)
+
+
+def take_over(
+    early: EngineClient | None, experiment: Experiment, *, device: DeviceFacts, log_path: Path
+) -> EngineClient:
+    """The process that was started before the run had a folder, now with its log there; another one where there is
+    none, it was started with other cores, or its log cannot be moved (to another disk, say)."""
+    if early is not None:
+        if early.settings == _known_before(experiment, device):
+            with contextlib.suppress(OSError):
+                early.move_log(log_path)
+                return early
+        early.close()
+    return start_engine(experiment, device=device, log_path=log_path)
+
+
+def _known_before(experiment: Experiment, device: DeviceFacts) -> tuple[tuple[int, ...], bool]:
+    compiled = plan_compile(device=device, asked=experiment.engine.compile).value
+    return tuple(plan_cores(device).value), device.kind != "cpu" or compiled != "none"
 
 
 def build_engine(
@@ -46,8 +63,9 @@ def build_engine(
     """Builds the planned engine, writes the tables plans and engines. Raises EngineError."""
     options = build_options(plan)
     hello = engine.hello()
+    asked_at = time.monotonic()
     ready = engine.build(model=model.path, options=options)
-    start_s = time.monotonic() - engine.started_at
+    start_s = sum(hello.phases.values()) + time.monotonic() - asked_at
     settings = [model.fingerprint, hello.versions, device.name, options]
     identity = engine_identity(
         model_fingerprint=model.fingerprint,

@@ -104,6 +104,12 @@ def test_a_worse_prompt_is_caught(worse: Done, green: Done, home: Path) -> None:
     assert rows(home, "SELECT run_id FROM regressions") == [{"run_id": result["run_id"]}]
 
 
+def test_resuming_it_does_nothing_and_fails_as_it_did(worse: Done, home: Path) -> None:
+    again = assay("run", "--resume", worse.json["run_id"], "--json", home=home)
+    assert (again.code, again.json["exit_code"]) == (3, 3), again.stderr
+    assert "3 of 3 gate checks failed" in again.stderr and "nothing is left to do" in again.stderr
+
+
 def test_a_pull_request_and_a_ci_system_are_told(worse: Done) -> None:
     folder = Path(worse.json["report"]).parent
     markdown = (folder / "gates.md").read_text("utf-8")

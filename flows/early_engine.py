@@ -1,0 +1,44 @@
+"""The engine's process, started by `assay run` beside Prefect's temporary server: both take seconds, on a core each.
+
+The flow takes it over when its run has a folder. It is handed over here, as a flow's parameters are recorded.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from schemas.experiment import Experiment
+from schemas.plan import DeviceFacts
+from schemas.run import RunContext
+from tasks.engine.client import EngineClient
+from tasks.engine.stage import start_engine, take_over
+from tasks.plan.device import read_device_facts
+
+_waiting: list[EngineClient] = []
+
+
+@contextlib.contextmanager
+def started(home: Path, experiment: Experiment | None) -> Iterator[None]:
+    """Starts the process for this experiment, and ends it at last if no flow took it over. None: starts nothing."""
+    log = home / "tmp" / f"engine-{os.getpid()}.log"
+    for left in log.parent.glob("engine-*.log"):  # by one that was killed
+        if not psutil.pid_exists(int(left.stem.removeprefix("engine-"))):
+            left.unlink(missing_ok=True)
+    if experiment is not None:
+        _waiting.append(start_engine(experiment, device=read_device_facts(), log_path=log))
+    try:
+        yield
+    finally:
+        for engine in _waiting:
+            engine.close()
+        _waiting.clear()
+        log.unlink(missing_ok=True)
+
+
+def take(run: RunContext, *, device: DeviceFacts) -> EngineClient:
+    """The process that is waiting, or a new one."""
+    early = _waiting.pop() if _waiting else None
+    return take_over(early, run.experiment, device=device, log_path=run.engine_log)
