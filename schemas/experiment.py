@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from schemas.base import Config
-from schemas.dataset import Dataset, DatasetSource, NamedDataset
+from schemas.dataset import Dataset, NamedDataset
 from schemas.engine import Sampling, VllmEngine
 from schemas.errors import ConfigError
 from schemas.faults import Fault as GroupFault
 from schemas.faults import nearest
 from schemas.gate import Gate, Known, gate_faults
 from schemas.model import Model
+from schemas.source import DatasetSource
 
 Arm = Literal["free", "guided"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

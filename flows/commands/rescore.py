@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows.commands.judge_slot import judge_slot
 from flows.commands.output import print_json, stdout_console, visible
 from flows.commands.score import write_report_of
 from flows.commands.tracking import tell_mlflow
@@ -19,7 +20,7 @@ from tasks.record.mlflow_run import is_tracked
 def rescore_run(*, run_id: str, metrics: Sequence[str], dataset: str | None, dry_run: bool, as_json: bool) -> None:
     """Scores again and prints what changed; unless `dry_run`, writes it and the report."""
     home = assay_home()
-    rescored = rescore(home, run_id, metrics=metrics, dataset=dataset, ask=not dry_run)
+    rescored = rescore(home, run_id, metrics=metrics, dataset=dataset, ask=not dry_run, slot=judge_slot)
     warnings = list(rescored.warnings)
     report, mlflow_run_id = None, None
     if not dry_run:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows.commands.judge_slot import judge_slot
 from flows.commands.output import print_json, stdout_console, visible
 from flows.commands.tracking import tell_mlflow
 from flows.runtime import assay_home
@@ -28,7 +29,7 @@ def score_predictions(asked: Asked, *, name: str | None, save: bool, as_json: bo
     started_at = datetime.datetime.now(datetime.UTC)
     if save:
         check_disk(assay_home())
-    offline = score_file(asked, home=assay_home())
+    offline = score_file(asked, home=assay_home(), slot=judge_slot)
     saved: dict[str, Any] = {}
     if save:
         saved, warnings = _saved(offline, name=name or offline.dataset.name, started_at=started_at)

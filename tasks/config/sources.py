@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from schemas.dataset import Dataset, DatasetSource, HubDatasetSource, JsonlSource, NeedleSource
+from schemas.dataset import Dataset
 from schemas.experiment import DatasetUse
+from schemas.source import DatasetSource, HubDatasetSource, JsonlSource, NeedleSource
 from tasks.config.disk import is_file, names_in
 from tasks.config.layers import Layers
 from tasks.config.locate import Place, packaged_configs, path_from, relative_to_here

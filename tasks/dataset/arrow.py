@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from schemas.dataset import QuerySource, SavedSource
 from schemas.errors import ConfigError
+from schemas.source import QuerySource, SavedSource
 from tasks.dataset.rows import RawRow, canonical_json, jsonable
 
 _BATCH_ROWS = 1024

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import jsonschema_rs
 import regex
 
-from schemas.dataset import Guide, NamedDataset
+from schemas.dataset import NamedDataset
 from schemas.errors import ConfigError, Problem
+from schemas.guide import Guide
 from schemas.sample import Grammar
 from tasks.config.disk import names_in
 from tasks.config.locate import relative_to_here

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path, PurePosixPath
 
-from schemas.dataset import HubDatasetSource
 from schemas.errors import ConfigError
+from schemas.source import HubDatasetSource
 from tasks.config.disk import names_in
 from tasks.config.locate import relative_to_here
 from tasks.config.nearest import did_you_mean

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from schemas.dataset import DatasetSource, NamedDataset
+from schemas.dataset import NamedDataset
 from schemas.errors import ConfigError
+from schemas.source import DatasetSource
 from tasks.config.locate import relative_to_here
 from tasks.dataset.pick import ShotPool, picked
 from tasks.dataset.rows import RawRow, Row, canonical_json, nearest, sha256_hex

@@ -7,8 +7,8 @@ from typing import Any
 
 import regex
 
-from schemas.dataset import JsonlSource, NeedleSource, TextSource
 from schemas.errors import ConfigError
+from schemas.source import JsonlSource, NeedleSource, TextSource
 from tasks.config.locate import relative_to_here
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.dataset.files import source_files, unpacked

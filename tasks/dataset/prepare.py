@@ -2,21 +2,24 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from schemas.dataset import NamedDataset
 from schemas.errors import ConfigError
-from schemas.sample import Choice, Grammar, Sample, Window
+from schemas.sample import Sample
+from tasks.dataset.bos import bos_words, lack_words, lacks_bos
 from tasks.dataset.chat import ChatTemplate
-from tasks.dataset.compose import Composed, Composer
+from tasks.dataset.compose import Composer
 from tasks.dataset.continuation import ChoiceJob, encode_choices, encode_contexts
 from tasks.dataset.document import encode_documents, window_length
-from tasks.dataset.guide import dataset_grammar, grammar_of
+from tasks.dataset.draft import Draft, sample_of
+from tasks.dataset.guide import dataset_grammar
 from tasks.dataset.load import LoadedDataset
+from tasks.dataset.notes import Notes
 from tasks.dataset.overflow import cut_choices, cut_middle, too_long
-from tasks.dataset.rows import Row, sha256_hex
+from tasks.dataset.rows import Row
 from tasks.dataset.shots import choose_shots
 from tasks.dataset.template import check_templates
 from tasks.dataset.tokenizer import Tokenizer
@@ -45,21 +48,6 @@ class Prepared:
     template_hash: str
     bos_policy: str
     warnings: list[str]
-
-
-@dataclass(slots=True, kw_only=True)
-class Draft:
-    """A sample in the making."""
-
-    row: Row
-    shots: list[Row]
-    options: list[str]
-    composed: Composed
-    token_ids: list[int] = field(default_factory=list)
-    choices: list[Choice] = field(default_factory=list)
-    windows: list[Window] = field(default_factory=list)
-    cut_tokens: int = 0
-    shots_dropped: int = 0
 
 
 def prepare_samples(
@@ -126,7 +114,8 @@ class Preparation:
         if loglikelihood and dataset.config.choices is None:
             raise work.problem("a metric reads log-likelihoods, and the dataset has no `choices`", key="choices")
         self._skipped: list[Skipped] = []
-        self._noted = _Noted()
+        self._notes = Notes()
+        self._lacks_bos = False
 
     def samples(self, rows: Sequence[Row]) -> list[Sample]:
         """The samples of these rows; those that `on_overflow: skip` leaves out are missing."""
@@ -135,9 +124,12 @@ class Preparation:
         work.encode(drafts)
         kept, skipped = (drafts, []) if self._keep_too_long else work.fit(drafts)
         self._skipped += skipped
-        self._noted.add(kept, odd_bos=work.odd_bos(kept))
+        self._notes.add(kept)
+        self._lacks_bos = self._lacks_bos or lacks_bos(
+            (draft.token_ids for draft in kept), tokenizer=work.tokenizer, is_chat=work.composer.is_chat
+        )
         return [
-            _sample(draft, dataset=self._dataset, composer=work.composer, shared=self._shared, window=work.window)
+            sample_of(draft, dataset=self._dataset, composer=work.composer, shared=self._shared, window=work.window)
             for draft in kept
         ]
 
@@ -151,17 +143,17 @@ class Preparation:
 
     def result(self, samples: list[Sample]) -> Prepared:
         """What was prepared so far. samples: what of it was kept."""
-        work = self._work
+        work, name, is_chat = self._work, self._dataset.name, self._work.composer.is_chat
         return Prepared(
             samples=samples,
             skipped=self._skipped,
             tokenize_s=work.tokenize_s,
             template_hash=work.composer.template_hash(),
-            bos_policy=_bos_policy(work.composer, work.tokenizer, document=work.window is not None),
+            bos_policy=bos_words(work.tokenizer, is_chat=is_chat, document=work.window is not None),
             warnings=[
                 *self._loaded.warnings,
-                *self._noted.warnings(self._dataset.name, skipped=len(self._skipped)),
-                *([work.bos_warning()] if self._noted.odd_bos else []),
+                *self._notes.warnings(name, skipped=len(self._skipped)),
+                *([lack_words(name, is_chat=is_chat)] if self._lacks_bos else []),
             ],
         )
 
@@ -339,95 +331,3 @@ class _Work:
             tokens=tokens,
             reason=f"needs {tokens:,} tokens, {self.max_len:,} are there",
         )
-
-    def odd_bos(self, drafts: Sequence[Draft]) -> bool:
-        """Whether a prompt lacks the BOS that the model's own files ask for."""
-        tokenizer = self.tokenizer
-        if tokenizer.bos_policy != "auto":
-            return False
-        asked = tokenizer.adds_bos() if self.composer.is_chat else tokenizer.asks_for_bos
-        return asked and any(draft.token_ids[:1] != [tokenizer.bos_token_id] for draft in drafts)
-
-    def bos_warning(self) -> str:
-        """What is odd about the special tokens where odd_bos found it."""
-        name = self.dataset.name
-        if self.composer.is_chat:
-            return f"{name}: the tokenizer puts BOS before plain text, the chat template does not: check the model"
-        return f"{name}: tokenizer_config.json asks for BOS and tokenizer.json does not add it: prompts have none"
-
-
-def _sample(
-    draft: Draft, *, dataset: NamedDataset, composer: Composer, shared: Grammar | None, window: int | None
-) -> Sample:
-    row, config = draft.row, dataset.config
-    grammar, error = grammar_of(guide=config.guide, shared=shared, fields=row.fields, choices=draft.options)
-    cluster = None if config.cluster is None else row.fields.get(config.cluster)
-    return Sample(
-        dataset=dataset.name,
-        sample_id=row.sample_id,
-        row_index=row.row_index,
-        raw=row.raw,
-        input=row.fields,
-        prompt=draft.composed.prompt,
-        prompt_hash=sha256_hex(draft.composed.prompt)[:16],
-        prompt_token_ids=draft.token_ids,
-        messages=draft.composed.messages,
-        target=composer.target(row),
-        choices=draft.choices,
-        grammar=grammar,
-        grammar_error=error,
-        replaced_characters=draft.composed.replaced_characters,
-        cut_tokens=draft.cut_tokens,
-        shots_dropped=draft.shots_dropped,
-        cluster=None if cluster is None else str(cluster),
-        # What follows a window is generated in any case, and is not looked at.
-        max_tokens=dataset.sampling.max_tokens if window is None else 1,
-        windows=draft.windows,
-        window=window,
-        counted=composer.counted(row),
-    )
-
-
-def _bos_policy(composer: Composer, tokenizer: Tokenizer, *, document: bool) -> str:
-    if document:
-        return "document: " + ("BOS" if tokenizer.bos_token_id is not None else "EOS, for want of BOS,") + " in front"
-    if tokenizer.bos_policy == "always":
-        return f"{'chat template' if composer.is_chat else 'text'}: exactly one BOS in front"
-    if composer.is_chat:
-        return "chat template: no special tokens added"
-    if tokenizer.bos_policy == "never":
-        return "text: no BOS"
-    return "text: the tokenizer's post-processor adds " + ("BOS" if tokenizer.adds_bos() else "no BOS")
-
-
-_COUNTED: tuple[tuple[Callable[[Draft], int], str], ...] = (
-    (lambda draft: draft.cut_tokens, "tokens cut from the middle of {} prompts"),
-    (lambda draft: draft.shots_dropped, "examples dropped from {} prompts"),
-    (lambda draft: draft.composed.replaced_characters, "characters of {} prompts replaced by U+FFFD"),
-    (lambda draft: sum(choice.encoded_apart for choice in draft.choices), "choices of {} samples encoded apart"),
-    (lambda draft: not draft.composed.prompt, "of {} prompts empty: BOS or EOS stands for them"),
-)
-
-
-class _Noted:
-    """Counts what a reader should know of the samples: of each kind how many, and in how many samples."""
-
-    def __init__(self) -> None:
-        self._totals = [0] * len(_COUNTED)
-        self._samples = [0] * len(_COUNTED)
-        self.odd_bos = False
-
-    def add(self, drafts: Sequence[Draft], *, odd_bos: bool) -> None:
-        self.odd_bos = self.odd_bos or odd_bos
-        for place, (count, _) in enumerate(_COUNTED):
-            values = [count(draft) for draft in drafts]
-            self._totals[place] += sum(values)
-            self._samples[place] += sum(value > 0 for value in values)
-
-    def warnings(self, name: str, *, skipped: int) -> list[str]:
-        found = [
-            f"{name}: {total:,} {text.format(f'{samples:,}')}"
-            for total, samples, (_, text) in zip(self._totals, self._samples, _COUNTED, strict=True)
-            if total
-        ]
-        return [*found, f"{name}: {skipped:,} rows skipped: too long"] if skipped else found

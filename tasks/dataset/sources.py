@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from schemas.dataset import (
+from schemas.errors import ConfigError
+from schemas.source import (
     ArrowSource,
     CsvSource,
     DatasetSource,
@@ -20,7 +21,6 @@ from schemas.dataset import (
     SavedSource,
     TextSource,
 )
-from schemas.errors import ConfigError
 from tasks.config.locate import relative_to_here
 from tasks.dataset.files import files_hash, fixed_folder, source_files
 from tasks.dataset.more_rows import join_files, joined, needle_rows, text_rows

@@ -62,7 +62,7 @@ def _table(evaluation: Evaluation) -> str:
             code(each.metric),
             each.arm,
             words.rule(each),
-            code(words.against(each)),
+            "–" if each.against is None else code(words.against(each)),
             words.change(each),
             words.effect(each),
             words.interval(each),

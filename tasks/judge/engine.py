@@ -1,7 +1,9 @@
 """A judge that assay runs itself: an engine of its own, planned for what it is to read, started once the answers are
 there and the run's own engine is gone."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -123,14 +125,16 @@ def ask_engine(
     *,
     engine: VllmEngine,
     log_path: Path,
+    slot: Callable[[], AbstractContextManager[None]],
     take: Callable[[Ask, Reply], None],
     tick: Callable[[], None],
     on_update: Callable[[Update], None] | None = None,
 ) -> None:
     """Starts an engine of the model, asks each, and ends it. What does not fit the model is handed over as an error.
 
+    slot: held while the engine runs; not entered where nothing is left to ask.
+
     Raises EngineError if the engine cannot be built or dies; what came before was handed over."""
-    device = read_device_facts()
     requests = _requests(model, asks, take=take)
     if not requests:
         return
@@ -139,21 +143,24 @@ def ask_engine(
         prompt_tokens=[len(request.prompt_token_ids) for request in requests],
         output_tokens=[request.max_tokens for request in requests],
     )
-    plan = plan_engine(
-        load=load,
-        model=model.facts,
-        device=device,
-        engine=engine_of(engine),
-        dtype=model.named.config.dtype,
-        earlier=None,
-    )
 
     def keep(rows: Sequence[Mapping[str, Any]]) -> None:
         for row in rows:
             take(by_id[row["request_id"]], _reply(row))
         tick()
 
-    with _start(device, engine, log_path=log_path) as client:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(slot())
+        device = read_device_facts()  # in the slot: before, an engine that ends may still hold its memory
+        plan = plan_engine(
+            load=load,
+            model=model.facts,
+            device=device,
+            engine=engine_of(engine),
+            dtype=model.named.config.dtype,
+            earlier=None,
+        )
+        client = stack.enter_context(_start(device, engine, log_path=log_path))
         built = client.build(model=model.facts.path, options=build_options(plan))
         generate(
             engine=client,

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from tasks.judge.ask import FAILED, FINAL, Ask, Judge, Reply, Row, judgement_row
 from tasks.score.registry import metric
 
 _JUDGEMENT = tuple(Judgement.__slots__)
+Slot = Callable[[], AbstractContextManager[None]]
+"""What is entered before an engine starts and left when it has ended: it waits for its turn on the device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +30,7 @@ class OwnEngine:
     cache: Path
     engine: VllmEngine
     log_path: Path
+    slot: Slot = nullcontext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +146,7 @@ def _ask(work: "_Work", models: "_Models", *, strict: bool) -> None:
                 asks,
                 engine=models.own.engine,
                 log_path=models.own.log_path,
+                slot=models.own.slot,
                 take=work.take,
                 tick=work.flush,
                 on_update=work.on_update,

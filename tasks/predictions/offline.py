@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ from tasks.dataset.load import LoadedDataset, load_rows
 from tasks.dataset.stage import check_metric_columns
 from tasks.guide.validate import Verdict, validate
 from tasks.judge.ask import Row
-from tasks.judge.judging import Answers
+from tasks.judge.judging import Answers, Slot
 from tasks.predictions.dataset import load_dataset
 from tasks.predictions.join import Joined, join_by_id, join_by_order
 from tasks.predictions.judged import judge_offline
@@ -82,8 +83,9 @@ class Offline:
         return {sample.sample_id: sample.cluster for sample in self.samples if sample.cluster is not None}
 
 
-def score_file(asked: Asked, *, home: Path | None = None) -> Offline:
-    """Scores the answers; writes no run. home: ASSAY_HOME, where a judge's model is kept.
+def score_file(asked: Asked, *, home: Path | None = None, slot: Slot = nullcontext) -> Offline:
+    """Scores the answers; writes no run. home: ASSAY_HOME, where a judge's model is kept. slot: held while a judge's
+    own engine runs.
 
     Raises ConfigError, with file and line, for whatever is wrong with the dataset, the answers, a metric or a parser,
     and where no answer finds its row; what `judge_answers` raises where a judge is asked."""
@@ -92,10 +94,10 @@ def score_file(asked: Asked, *, home: Path | None = None) -> Offline:
             f"{asked.arm!r} is no arm's name", key="--arm", suggestion="free, guided, or your own word"
         )
     with lines_added():
-        return _score_file(asked, home=home)
+        return _score_file(asked, home=home, slot=slot)
 
 
-def _score_file(asked: Asked, *, home: Path | None) -> Offline:
+def _score_file(asked: Asked, *, home: Path | None, slot: Slot) -> Offline:
     dataset = load_dataset(asked.dataset)
     uses, warnings = _answer_metrics(dataset, asked=asked.metrics)
     limits = [limit for limit in (asked.limit, dataset.config.limit) if limit is not None]
@@ -115,7 +117,7 @@ def _score_file(asked: Asked, *, home: Path | None) -> Offline:
     answers = _answers(dataset, samples, joined, asked=asked)
     responses = [answer.response for answer in answers]
     check_metric_columns(dataset, loaded.columns)
-    judged = judge_offline(Answers(metrics=uses, samples=samples, responses=responses), home=home)
+    judged = judge_offline(Answers(metrics=uses, samples=samples, responses=responses), home=home, slot=slot)
     scores = score_answers(
         metrics=uses,
         samples=samples,

@@ -5,6 +5,7 @@ import datetime
 import itertools
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from schemas.sample import Response, Sample, Window
 from tasks.config.lines import lines_added
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.dataset.load import Row
-from tasks.judge.judging import Answers, judges_in
+from tasks.judge.judging import Answers, Slot, judges_in
 from tasks.predictions.judged import judge_offline
 from tasks.predictions.offline import ABSENT
 from tasks.predictions.samples import judged_samples
@@ -78,12 +79,19 @@ class Rescored:
 
 
 def rescore(
-    home: Path, run: str, *, metrics: Sequence[str] = (), dataset: str | None = None, ask: bool = True
+    home: Path,
+    run: str,
+    *,
+    metrics: Sequence[str] = (),
+    dataset: str | None = None,
+    ask: bool = True,
+    slot: Slot = nullcontext,
 ) -> Rescored:
     """Scores a run's stored answers; writes nothing but what judges say, as they say it.
 
     run: its id, or `last`. metrics: as `parse_metric` takes; empty for those of the run's own config. dataset: only
-    this one of the run's. ask: whether judges are asked about answers that they have not judged.
+    this one of the run's. ask: whether judges are asked about answers that they have not judged. slot:
+    held while a judge's own engine runs.
 
     Raises ConfigError: no such run, one that is still running or holds no answers, a dataset that it does not have,
     metrics that fit none of its datasets; what `judge_answers` raises where a judge is asked."""
@@ -91,13 +99,13 @@ def rescore(
     if row["status"] == "running":
         raise ConfigError.one(f"run {row['run_id']} is still running", suggestion="rescore it when it has ended")
     with lines_added():
-        return _Rescoring(home, row, metrics=metrics, ask=ask).of(dataset)
+        return _Rescoring(home, row, metrics=metrics, ask=ask, slot=slot).of(dataset)
 
 
 class _Rescoring:
-    def __init__(self, home: Path, run: dict[str, Any], *, metrics: Sequence[str], ask: bool) -> None:
+    def __init__(self, home: Path, run: dict[str, Any], *, metrics: Sequence[str], ask: bool, slot: Slot) -> None:
         self.home, self.run, self.run_id = home, run, str(run["run_id"])
-        self.asked, self.ask = metrics, ask
+        self.asked, self.ask, self.slot = metrics, ask, slot
         self.revision = self._next_revision()
         self._parts = itertools.count()
         self.config = json.loads(run["config"] or "{}")
@@ -241,6 +249,7 @@ class _Rescoring:
             write=self._write_judgements,
             ask=self.ask,
             engine=VllmEngine.model_validate(self.config["engine"]) if self.config.get("engine") else None,
+            slot=self.slot,
         )
         self.warnings += judged.warnings
         return judged.judgements

@@ -12,6 +12,8 @@ from warehouse.schema.table import literal
 
 FLIPS = 20
 """Of each gate and other run, so many samples each way."""
+SHOWN = 200
+"""Characters of an answer."""
 RUNS = 30
 """The most points of a trend."""
 
@@ -43,16 +45,25 @@ WITH changed AS (
     WHERE arm = {literal(each.arm)} AND ({names})
     GROUP BY ALL
 )
-SELECT * FROM changed
+SELECT changed.*, left(a.output, {SHOWN}) AS output_a, left(b.output, {SHOWN}) AS output_b
+FROM changed
+LEFT JOIN requests AS a ON {_answers("a", str(each.baseline_run_id))}
+LEFT JOIN requests AS b ON {_answers("b", data.run_id)}
 WHERE gain <> 0
-QUALIFY row_number() OVER (PARTITION BY gain > 0 ORDER BY abs(gain) DESC, sample_id) <= {FLIPS}
-ORDER BY gain, sample_id"""  # noqa: S608 - quoted
+QUALIFY row_number() OVER (PARTITION BY gain > 0 ORDER BY abs(gain) DESC, changed.sample_id) <= {FLIPS}
+ORDER BY gain, changed.sample_id"""  # noqa: S608 - quoted
         result = query(home=home, sql=sql)
         for values in result.rows:
             row = dict(zip(result.columns, values, strict=True)) | {"baseline_run_id": each.baseline_run_id}
             key = tuple(row[name] for name in ("baseline_run_id", "dataset", "metric", "arm", "sample_id"))
             found.setdefault(key, row)
     return list(found.values())
+
+
+def _answers(table: str, run_id: str) -> str:
+    """The condition for the first answer of a changed sample."""
+    return f"""{table}.run_id = {literal(run_id)} AND {table}.kind = 'generate' AND {table}.repeat = 0
+    AND {table}.dataset = changed.dataset AND {table}.sample_id = changed.sample_id AND {table}.arm = changed.arm"""
 
 
 def flips_behind(data: ReportData, verdict: GateVerdict) -> list[Row]:

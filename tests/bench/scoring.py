@@ -17,10 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from schemas.dataset import Dataset, JsonlSource, MetricUse, NamedDataset, Prompt
+from schemas.dataset import Dataset, MetricUse, NamedDataset
 from schemas.engine import Sampling
 from schemas.metric import Score
+from schemas.prompt import Prompt
 from schemas.sample import Response, Sample
+from schemas.source import JsonlSource
 from tasks.score.stage import score_dataset
 
 OUTPUTS = 100_000

@@ -119,6 +119,8 @@ def test_a_pull_request_and_a_ci_system_are_told(worse: Done) -> None:
     assert "samples lost" in str(suite.findtext("testcase/failure"))
     report = (folder / "report.html").read_text("utf-8")
     assert '<section id="gates"' in report and "The gated metrics over the runs" in report
+    section = report.split('<section id="gates"')[1].split("</section>")[0]
+    assert 'class="said"' in section and "no answer" not in section
     assert (folder / "figures" / "gates.png").stat().st_size > 5_000
     assert len(list(folder.glob("compare-*.html"))) == 1
 

@@ -1,6 +1,7 @@
 """The pages that come from the code are as the code is, and leave nothing out."""
 
 import ast
+import importlib
 import inspect
 import re
 import subprocess
@@ -34,17 +35,10 @@ def fields(model: type[BaseModel]) -> Iterator[str]:
     """The names of every key of a model and of those below it, found without the JSON Schema."""
     for name, field in model.model_fields.items():
         yield field.alias or name
-        for each in re.findall(r"schemas\.\w+\.(\w+)", str(field.annotation)):
-            module = next(part for part in model_modules() if hasattr(part, each))
-            below = getattr(module, each)
+        for module, each in re.findall(r"(schemas\.\w+)\.(\w+)", str(field.annotation)):
+            below = getattr(importlib.import_module(module), each)
             if inspect.isclass(below) and issubclass(below, BaseModel) and below is not model:
                 yield from fields(below)
-
-
-def model_modules() -> list[object]:
-    from schemas import dataset, engine, experiment, model
-
-    return [dataset, engine, experiment, model]
 
 
 @pytest.mark.parametrize("title", FILES)

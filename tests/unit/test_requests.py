@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.dataset import Dataset, Guide, JsonlSource, MetricUse, NamedDataset, Prompt
+from schemas.dataset import Dataset, MetricUse, NamedDataset
 from schemas.engine import Sampling
+from schemas.guide import Guide
+from schemas.prompt import Prompt
 from schemas.sample import Choice, Grammar, Request, Sample
+from schemas.source import JsonlSource
 from tasks.requests import engine_identity, plan_requests, planned_load, request_key
 
 GRAMMAR = Grammar(grammar_id="a" * 16, kind="regex", content="[0-9]+")

@@ -17,7 +17,8 @@ import configs
 from configs.datasets import make
 from configs.datasets.recipes import choice, facts, needle
 from configs.datasets.recipes.draw import Draw
-from schemas.dataset import Dataset, JsonlSource
+from schemas.dataset import Dataset
+from schemas.source import JsonlSource
 
 CONFIGS = Path(configs.__file__ or "").parent
 NAMES = tuple(make.RECIPES)

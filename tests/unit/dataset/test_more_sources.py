@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from schemas.dataset import DatasetSource
 from schemas.errors import ConfigError
+from schemas.source import DatasetSource
 from tasks.dataset.load import load_rows
 from tasks.dataset.sources import file_fingerprint, read_rows
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.dataset import CsvSource, JsonlSource, ParquetSource, SavedSource
 from schemas.errors import ConfigError
+from schemas.source import CsvSource, JsonlSource, ParquetSource, SavedSource
 from tasks.dataset.hub import choose_files, missing_parts
 from tasks.dataset.rows import canonical_json
 from tasks.dataset.sources import file_fingerprint, read_rows
@@ -129,7 +129,7 @@ datasets.DatasetDict({"train": whole, "test": whole.select([5, 1])}).save_to_dis
 
 LIGHT = """
 import sys
-from schemas.dataset import SavedSource
+from schemas.source import SavedSource
 from tasks.dataset.sources import read_rows
 print(sum(1 for _ in read_rows(SavedSource(kind="saved", path=sys.argv[1]))))
 print([name for name in ("pandas", "datasets", "torch", "transformers", "prefect") if name in sys.modules])
@@ -210,7 +210,7 @@ def test_hub_files_of_a_split() -> None:
 
 OFFLINE = """
 import sys
-from schemas.dataset import HubDatasetSource
+from schemas.source import HubDatasetSource
 from schemas.errors import ConfigError
 from tasks.dataset.sources import read_rows
 try:
@@ -242,7 +242,7 @@ def cached(home: Path, files: dict[str, str], *, name: str = "someone/something"
 
 FROM_CACHE = """
 import sys
-from schemas.dataset import HubDatasetSource
+from schemas.source import HubDatasetSource
 from schemas.errors import ConfigError
 from tasks.dataset.sources import file_fingerprint, read_rows
 source = HubDatasetSource(kind="hf", id="someone/something", split=sys.argv[1], subset=sys.argv[2] or None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from schemas.dataset import Guide
+from schemas.guide import Guide
 from schemas.sample import Grammar
 from tasks.dataset.guide import grammar_of
 from tasks.guide.validate import validate

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from schemas.dataset import Dataset, Guide, JsonlSource, MetricUse, NamedDataset, Prompt
+from schemas.dataset import Dataset, MetricUse, NamedDataset
 from schemas.engine import Sampling
 from schemas.errors import ConfigError
 from schemas.experiment import Group
+from schemas.guide import Guide
+from schemas.prompt import Prompt
 from schemas.run import RunContext
 from schemas.sample import Choice, Grammar, Request, Sample
+from schemas.source import JsonlSource
 from schemas.summary import DatasetsSummary, DatasetSummary, ScoredSummary
 from tasks.config.resolve import load_experiment
 from tasks.engine.protocol import WireResult

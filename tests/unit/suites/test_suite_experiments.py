@@ -8,9 +8,9 @@ from suite_helpers import case_of, write_copy
 from typer.testing import CliRunner
 
 from flows.cli import app
-from schemas.dataset import HubDatasetSource, JsonlSource
 from schemas.errors import ConfigError
 from schemas.experiment import Experiment
+from schemas.source import HubDatasetSource, JsonlSource
 from tasks.config.resolve import load_experiment
 from tasks.dataset.stage import check_datasets
 

@@ -9,8 +9,8 @@ from suite_helpers import used
 from typer.testing import CliRunner
 
 from flows.cli import app, known_names
-from schemas.dataset import HubDatasetSource
 from schemas.errors import ConfigError
+from schemas.source import HubDatasetSource
 from tasks.config.locate import known_config_files
 from tasks.config.suites import LoadedSuite, find_suite, load_suite, suite_names
 from tasks.config.yaml_file import read_yaml
