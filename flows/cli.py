@@ -295,9 +295,10 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except AssayError as error:
-        typer.echo(f"error: {error}", err=True)
-        for note in getattr(error, "__notes__", []):
-            typer.echo(note, err=True)
+        from flows.commands.output import visible_lines  # noqa: PLC0415
+
+        for text in (f"error: {error}", *getattr(error, "__notes__", [])):
+            typer.echo(visible_lines(text), err=True)
         sys.exit(error.exit_code)
     except Terminated:
         typer.echo("terminated", err=True)

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.output import visible
+from flows.commands.output import visible, visible_lines
 from schemas.built import BuiltEngine
 from schemas.gate import GateVerdict
 from schemas.plan import EnginePlan
@@ -54,20 +54,20 @@ class RunConsole:
                 self._console.print(f"[red]✗[/red] {name}  [dim]{time.monotonic() - started:.1f} s[/dim]")
                 raise
         text, seconds = "  ".join(said), f"{time.monotonic() - started:.1f} s"
-        self._console.print(f"[green]✓[/green] {name:<18}{escape(text)}  [dim]{seconds}[/dim]")
+        self._console.print(f"[green]✓[/green] {name:<18}{_shown(text)}  [dim]{seconds}[/dim]")
         self._record(f"{name}: {text}  {seconds}" if text else f"{name}  {seconds}")
 
     def title(self, text: str) -> None:
-        self._console.print(f"[bold]{escape(text)}[/bold]")
+        self._console.print(f"[bold]{_shown(text)}[/bold]")
         self._record(text)
 
     def warn(self, text: str) -> None:
-        self._console.print(f"[yellow]![/yellow] {escape(text)}")
+        self._console.print(f"[yellow]![/yellow] {_shown(text)}")
         self._record(text)
 
     def note(self, text: str) -> None:
         """What happens now and may take a while."""
-        self._console.print(f"  {escape(text)}")
+        self._console.print(f"  {_shown(text)}")
         self._record(text)
 
     def _record(self, text: str) -> None:
@@ -138,7 +138,7 @@ class RunConsole:
     def lines(self, lines: Sequence[tuple[str, str]]) -> None:
         """Closing lines: a word and what it points to."""
         for word, text in lines:
-            self._console.print(f"{word:<10}{escape(text)}", soft_wrap=True)
+            self._console.print(f"{word:<10}{_shown(text)}", soft_wrap=True)
 
 
 def _quality_table(rows: Sequence[dict[str, Any]], verdicts: Sequence[dict[str, Any]]) -> Table:
@@ -184,6 +184,11 @@ def gate_table(verdicts: Sequence[GateVerdict]) -> Table:
         cells = (each.metric, each.arm, gate_words.rule(each), gate_words.against(each), gate_words.because(each))
         table.add_row(Text(each.verdict, style=style), *(escape(visible(cell)) for cell in cells))
     return table
+
+
+def _shown(text: str) -> str:
+    """Text that may come from a model, a server or a file."""
+    return escape(visible_lines(text))
 
 
 class ProgressBar:

@@ -6,7 +6,6 @@ score -> report -> record
 
 import contextlib
 import os
-import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -58,6 +57,7 @@ from tasks.plan.device import read_device_facts
 from tasks.plan.stage import run_requests
 from tasks.plan.step import plan_engine
 from tasks.record import mlflow_run, stage
+from tasks.record.host import peak_memory_bytes
 from tasks.record.open import begun_by, open_run
 from tasks.record.step import start_tracking, track
 from tasks.report.step import write_report
@@ -370,7 +370,7 @@ def _result(
         requests=generated.requests,
         failed=generated.failed,
         generate_s=generated.wall_s,
-        flow_rss_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        flow_rss_peak_bytes=peak_memory_bytes(),
         warnings=warnings,
         gates=gates,
     )

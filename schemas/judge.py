@@ -38,6 +38,8 @@ class Endpoint(Config):
         parts = urlsplit(value)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"`{value}` is no address: it begins with http:// or https:// and names a host")
+        if " " in value or not value.isprintable() or parts.port == 0:  # `port` raises ValueError beyond 65535
+            raise ValueError(f"`{value!a}` is no address")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise ValueError("the address is recorded, so it holds no key: name the key's variable in `api_key_env`")
         return value.rstrip("/")

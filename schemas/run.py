@@ -66,7 +66,7 @@ class RunResult(BaseModel):
     requests: int
     failed: int
     generate_s: float
-    flow_rss_peak_bytes: int
+    flow_rss_peak_bytes: int | None
     """The most memory that the flow process itself held; the engine's is among the metrics."""
     warnings: list[str]
     gates: list[GateVerdict] = []

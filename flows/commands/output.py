@@ -37,6 +37,11 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def visible_lines(text: str) -> str:
+    """The same of several lines: their ends and tabs stay."""
+    return "".join(c if c in "\n\t" else visible(c) for c in text)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}

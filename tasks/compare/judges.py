@@ -37,7 +37,7 @@ def check_judges(home: Path, *, candidate: str, baseline: str, pairs: Sequence[P
                 suggestion="score both with the same judge, as in assay rescore RUN",
             )
         for key in sorted(_PLACE):
-            places = [sorted({str(_facts(row).get(key)) for row in side}) for side in (one, two)]
+            places = [sorted({_told(_facts(row).get(key)) for row in side}) for side in (one, two)]
             if places[0] != places[1]:
                 told = " against ".join(", ".join(each) for each in places)
                 notes.append(f"{pair.dataset}.{pair.metric}: the judge's {key} was {told}")
@@ -61,6 +61,10 @@ def _names(rows: Iterable[Row]) -> set[tuple[str, str]]:
 def _facts(row: Row) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads(row["judge"] or "{}")
     return facts
+
+
+def _told(value: Any) -> str:
+    return "not recorded" if value is None else str(value)
 
 
 def _what_differs(one: Sequence[Row], two: Sequence[Row]) -> str:

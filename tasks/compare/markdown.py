@@ -9,7 +9,10 @@ from tasks.report.numbers import DASH
 from tasks.report.text import plain, shortened
 
 _MARKS = {"worse": "❌", "undecided": "❔", "better": "✅", "same": "➖"}
-_SPECIAL = re.compile(r"[\\`*_\[\]|~#!@]")
+_SPECIAL = re.compile(r"[\\`*_\[\]|~!]")
+_APART = re.compile(r"[@#$]")
+"""What GitHub looks for in the text once it is made, where a backslash is gone: it calls people, links numbers, sets
+formulas. In an element of its own each is a mere sign."""
 _CODES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "://": "&#58;//", "www.": "www&#46;"}
 _TEXT = 160
 _DIFFERENCES = 30
@@ -41,11 +44,12 @@ def escaped(text: str) -> str:
     shown = _SPECIAL.sub(lambda found: f"\\{found[0]}", plain(text))
     for wrong, right in _CODES.items():
         shown = shown.replace(wrong, right)
+    shown = _APART.sub(lambda found: f"<span>{found[0]}</span>", shown)
     return shown.replace("\n", " ⏎ ").replace("\t", " ")
 
 
 def code(text: str) -> str:
-    """The same in an element in which GitHub calls nobody by an @ and links no #number."""
+    """The same in type of one width."""
     return f"<code>{escaped(text)}</code>"
 
 
@@ -110,7 +114,7 @@ def _flip_row(flip: Flip) -> tuple[str, ...]:
     metric = f"{flip.dataset}.{flip.metric}"
     return (
         flip.change,
-        code(flip.sample_id),
+        code(_cut(flip.sample_id)),
         code(metric),
         code(_cut(flip.target)) if flip.target is not None else DASH,
         words.value(flip.candidate),
@@ -137,7 +141,7 @@ def _cut(text: str) -> str:
 def _differences(comparison: RunComparison) -> str:
     rows = [
         (
-            escaped(each.what),
+            escaped(_cut(each.what)),
             *(DASH if side is None else code(_cut(side)) for side in (each.candidate, each.baseline)),
         )
         for each in comparison.differences[:_DIFFERENCES]

@@ -49,9 +49,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """One metric of one arm. values: the mean at each level, None without a pair. change: at the highest level less at
-    the lowest. won, lost: samples that are better, worse, at the highest than at the lowest; changed: samples whose
-    value is not the same at all levels. band: the largest difference between two levels, None without a pair."""
+    """One metric of one arm. values: the mean at each level, None without a pair. change: at the highest level that has
+    the metric less at the lowest. won, lost: samples that are better, worse, at the highest than at the lowest;
+    changed: samples whose value is not the same at all levels. band: the largest difference between two levels, None
+    without a pair."""
 
     dataset: str
     metric: str
@@ -113,6 +114,8 @@ def _bands(comparisons: Sequence[RunComparison]) -> list[Band]:
             by_metric[result.name, result.comparison.candidate_arm].append((comparison, result))
     found = []
     for results in by_metric.values():
+        by_run = {comparison.candidate.run_id: each.comparison for comparison, each in results}
+        compared = [by_run.get(comparison.candidate.run_id) for comparison in comparisons]
         last = results[-1][1]
         effects = [each.comparison.effect for _, each in results]
         known = [effect for effect in effects if effect is not None]
@@ -124,7 +127,10 @@ def _bands(comparisons: Sequence[RunComparison]) -> list[Band]:
                 metric=own.metric,
                 arm=own.candidate_arm,
                 unit=last.unit,
-                values=(results[0][1].comparison.baseline, *(each.comparison.candidate for _, each in results)),
+                values=(
+                    results[0][1].comparison.baseline,
+                    *(None if each is None else each.candidate for each in compared),
+                ),
                 change=own.effect,
                 n_pairs=own.n_pairs,
                 won=own.wins,

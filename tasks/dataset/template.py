@@ -39,14 +39,17 @@ def compile_template(text: str, *, file: Path | None = None, key: str | None = N
     try:
         tree = _ENVIRONMENT.parse(text)
         compiled = _ENVIRONMENT.guarded(text)
+        names = frozenset(meta.find_undeclared_variables(tree)) - frozenset(_ENVIRONMENT.globals)
+        lone = _lone(text)
     except jinja2.TemplateSyntaxError as broken:
         raise ConfigError.one(
             f"template syntax error in line {broken.lineno} of the template: {str(broken.message).rstrip('.')}",
             file=file,
             key=key,
         ) from broken
-    names = frozenset(meta.find_undeclared_variables(tree)) - frozenset(_ENVIRONMENT.globals)
-    return Template(text=text, file=file, key=key, compiled=compiled, names=names, lone=_lone(text))
+    except (RecursionError, SyntaxError) as deep:  # of Jinja's parser, and of the Python that it writes
+        raise ConfigError.one("the template is nested too deeply", file=file, key=key) from deep
+    return Template(text=text, file=file, key=key, compiled=compiled, names=names, lone=lone)
 
 
 def render(template: Template, fields: Mapping[str, Any]) -> str:

@@ -233,7 +233,7 @@ def _against_run(run: Judged, gate: Gate, other: _Against, *, number: int, again
     missing = [name for name, result in zip(names, results, strict=True) if result is None]
     there = [result for result in results if result is not None]
     if missing or not there:
-        return refuse(f"{' and '.join(missing)} ({gate.arm}) is not in both runs")
+        return refuse(f"{' and '.join(missing or [gate.metric])} ({gate.arm}) is not in both runs")
     comparison = there[0].comparison
     if members is not None:
         name, _, metric = gate.metric.rpartition(".")

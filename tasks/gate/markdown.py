@@ -43,6 +43,8 @@ def markdown(evaluation: Evaluation, *, flips: int = 10) -> str:
     if told:
         parts.append("\n".join(told))
     for comparison in evaluation.comparisons:
+        if not comparison.results:  # the gates' arm is not in both: the reason stands above
+            continue
         names = dict.fromkeys(
             each.against for each in evaluation.verdicts if each.baseline_run_id == comparison.baseline.run_id
         )

@@ -6,14 +6,13 @@ end of the metric's interval is v or more, failed iff its upper end is below v, 
 round. So a gate never passes or fails by luck that its interval does not exclude.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schemas.gate import Gate, GateVerdict, GateWord, Rule
 from schemas.metric import Comparison
 from tasks.score.stats.holm import holm
-from tasks.score.stats.verdict import decide
+from tasks.score.stats.verdict import decide, samples_needed
 
 _WORDS: Mapping[str, GateWord] = {"better": "passed", "same": "passed", "worse": "failed", "undecided": "undecided"}
 
@@ -89,7 +88,7 @@ def against_number(gate: Gate, *, number: int, row: Mapping[str, Any] | None) ->
 
 
 def _place(
-    rule: Rule, *, value: float, lo: float | None, hi: float | None, bound: float, n: int
+    rule: Rule, *, value: float, lo: float | None, hi: float | None, bound: float, n: int | None
 ) -> tuple[GateWord, int | None, str | None]:
     if lo is None or hi is None:
         return "undecided", None, "the metric has no interval"
@@ -100,8 +99,7 @@ def _place(
     if high < 0:
         return "failed", None, None
     half = middle - low if middle > 0 else high - middle
-    needed = None if middle == 0 else max(n + 1, math.ceil(n * (half / middle) ** 2))
-    return "undecided", needed, None
+    return "undecided", None if n is None else samples_needed(n=n, half=half, distance=middle), None
 
 
 def without(gate: Gate, *, number: int, against: str | None, verdict: GateWord, reason: str) -> GateVerdict:

@@ -6,7 +6,9 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -25,6 +27,10 @@ _CHECK_TIMEOUT_S = 10.0
 STOP_AFTER = 20
 """So many calls that failed one after the other, and the endpoint counts as gone."""
 _MOST_CHARACTERS = 500
+_MOST_BYTES = 8 << 20
+"""Of one response: far more than a verdict or a list of models has."""
+_MOST_TOKENS = 1 << 53
+"""A count beyond that is no count; a table could not hold it."""
 TICK_S = 1.0
 
 
@@ -32,8 +38,48 @@ class _Gone(Exception):
     """The endpoint is not worth asking any more."""
 
 
+class _TooMuch(Exception):
+    """A response that goes on and on."""
+
+    def __init__(self) -> None:
+        super().__init__(f"it sent more than {_MOST_BYTES:,} bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """A response, read to its end."""
+
+    status: int
+    content: bytes
+    retry_after: str
+
+    @property
+    def text(self) -> str:
+        return self.content.decode("utf-8", errors="replace")
+
+
+class _Reading:
+    """Takes the parts of a response. Raises _TooMuch."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        self._content = bytearray()
+
+    def take(self, part: bytes) -> None:
+        self._content += part
+        if len(self._content) > _MOST_BYTES:
+            raise _TooMuch
+
+    def said(self) -> _Said:
+        return _Said(
+            status=self._response.status_code,
+            content=bytes(self._content),
+            retry_after=self._response.headers.get("retry-after", ""),
+        )
+
+
 def api_key(endpoint: Endpoint) -> str | None:
-    """The key. Raises ConfigError where its variable is not set."""
+    """The key. Raises ConfigError where its variable is not set, or holds what cannot be a key."""
     if endpoint.api_key_env is None:
         return None
     key = os.environ.get(endpoint.api_key_env, "").strip()
@@ -42,6 +88,13 @@ def api_key(endpoint: Endpoint) -> str | None:
             f"the judge's key is read from the environment variable {endpoint.api_key_env}, which is not set",
             key="endpoint.api_key_env",
             suggestion=f"export {endpoint.api_key_env}=…, or leave `api_key_env` out for a server without keys",
+        )
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError.one(
+            f"the judge's key in the environment variable {endpoint.api_key_env} has a character that no HTTP header "
+            "can hold",
+            key="endpoint.api_key_env",
+            suggestion="copy the key again: ASCII, in one line",
         )
     return key
 
@@ -56,25 +109,25 @@ def check_endpoint(endpoint: Endpoint) -> None:
     key = api_key(endpoint)
     try:
         with httpx.Client(timeout=_CHECK_TIMEOUT_S, headers=_headers(key)) as client:
-            response = client.get(f"{endpoint.url}/models")
-    except httpx.HTTPError as error:
+            said = _get(client, f"{endpoint.url}/models")
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, _TooMuch) as error:  # UnicodeError: of the name of a host
         raise ConfigError.one(
             f"the judge's endpoint {endpoint.url} cannot be reached: {_said(error)}",
             key="endpoint.url",
             suggestion="start the server first; the address ends where /chat/completions would follow, often with /v1",
         ) from error
-    if response.status_code in (401, 403):
+    if said.status in (401, 403):
         given = f"the key in {endpoint.api_key_env}" if key else "a call without a key"
         raise ConfigError.one(
-            f"the judge's endpoint {endpoint.url} does not take {given} (HTTP {response.status_code})",
+            f"the judge's endpoint {endpoint.url} does not take {given} (HTTP {said.status})",
             key="endpoint.api_key_env",
         )
-    if response.status_code >= 500:
+    if said.status >= 500:
         raise ConfigError.one(
-            f"the judge's endpoint {endpoint.url} answers HTTP {response.status_code}: {_clean(response.text, key)}",
+            f"the judge's endpoint {endpoint.url} answers HTTP {said.status}: {_clean(said.text, key)}",
             key="endpoint.url",
         )
-    names = _model_names(response)
+    names = _model_names(said)
     if names and endpoint.model not in names:
         raise ConfigError.one(
             f"the judge's endpoint {endpoint.url} has no model `{endpoint.model}`",
@@ -83,13 +136,29 @@ def check_endpoint(endpoint: Endpoint) -> None:
         )
 
 
-def _model_names(response: httpx.Response) -> list[str]:
-    if response.status_code != httpx.codes.OK:
+def _get(client: httpx.Client, url: str) -> _Said:
+    with client.stream("GET", url) as response:
+        reading = _Reading(response)
+        for part in response.iter_bytes():
+            reading.take(part)
+    return reading.said()
+
+
+async def _post(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> _Said:
+    async with client.stream("POST", url, json=body) as response:
+        reading = _Reading(response)
+        async for part in response.aiter_bytes():
+            reading.take(part)
+    return reading.said()
+
+
+def _model_names(said: _Said) -> list[str]:
+    if said.status != httpx.codes.OK:
         return []
     try:
-        listed = response.json()["data"]
+        listed = json.loads(said.content)["data"]
         return [str(each["id"]) for each in listed]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []
 
 
@@ -101,7 +170,17 @@ def ask_endpoint(
     tick: called about once a second. Gives why it stopped before the last, None if it did not: the endpoint refuses the
     key or does not know the model, or STOP_AFTER calls failed one after the other. Whatever ends it early (Ctrl-C,
     SIGTERM), what came was handed over. Raises ConfigError where the key's variable is not set."""
-    return asyncio.run(_Asking(endpoint, take=take, tick=tick).all(iter(asks)))
+    return _run(_Asking(endpoint, take=take, tick=tick).all(iter(asks)))
+
+
+def _run(work: Coroutine[Any, Any, str | None]) -> str | None:
+    """Here; in a thread of its own where this one has a loop that runs, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 class _Asking:
@@ -150,43 +229,46 @@ class _Asking:
             try:
                 # The client's own limit is for each read; a server that sends a byte now and then would never end.
                 async with asyncio.timeout(self._endpoint.timeout_s):
-                    response = await client.post(f"{self._endpoint.url}/chat/completions", json=body)
+                    said = await _post(client, f"{self._endpoint.url}/chat/completions", body)
             except (TimeoutError, httpx.TimeoutException):
                 seconds = f"no answer in {self._endpoint.timeout_s:g} s"
                 reply = Reply(error=f"{seconds}, {number} times", timed_out=True, tries=number)
+            except _TooMuch as error:
+                return Reply(error=_said(error), tries=number)
             except httpx.HTTPError as error:
                 reply = Reply(error=_said(error), tries=number)
             else:
-                if response.status_code == httpx.codes.OK:
-                    return self._reply(response, tries=number, ms=(time.monotonic() - started) * 1000)
-                said = f"HTTP {response.status_code}: {_clean(response.text, self._key)}"
-                if response.status_code in _FATAL:
-                    raise _Gone(said)
-                reply = Reply(error=said, tries=number)
-                if response.status_code not in _AGAIN:
+                if said.status == httpx.codes.OK:
+                    return self._reply(said, tries=number, ms=(time.monotonic() - started) * 1000)
+                words = f"HTTP {said.status}: {_clean(said.text, self._key)}"
+                if said.status in _FATAL:
+                    raise _Gone(words)
+                reply = Reply(error=words, tries=number)
+                if said.status not in _AGAIN:
                     return reply
-                wait_s = _asked_to_wait(response) or wait_s
+                wait_s = _asked_to_wait(said) or wait_s
             if number <= self._endpoint.retries:
                 await asyncio.sleep(wait_s)
         return reply
 
-    def _reply(self, response: httpx.Response, *, tries: int, ms: float) -> Reply:
+    def _reply(self, said: _Said, *, tries: int, ms: float) -> Reply:
         try:
-            content = response.json()
+            content = json.loads(said.content)
             choice = content["choices"][0]
             message = choice["message"]
             output, refusal = message.get("content"), message.get("refusal")
-            usage = content.get("usage") or {}
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-            return Reply(error=f"no chat completion: {_clean(response.text, self._key)}", tries=tries, judge_ms=ms)
+            usage = content.get("usage")
+            counts: dict[str, Any] = usage if isinstance(usage, dict) else {}
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+            return Reply(error=f"no chat completion: {_clean(said.text, self._key)}", tries=tries, judge_ms=ms)
         return Reply(
             output=output if isinstance(output, str) else None,
             refusal=refusal if isinstance(refusal, str) else None,
             finish_reason=_text(choice.get("finish_reason")),
             model=_text(content.get("model")),
             tries=tries,
-            prompt_tokens=_count(usage.get("prompt_tokens")),
-            output_tokens=_count(usage.get("completion_tokens")),
+            prompt_tokens=_count(counts.get("prompt_tokens")),
+            output_tokens=_count(counts.get("completion_tokens")),
             judge_ms=ms,
         )
 
@@ -204,16 +286,18 @@ def _body(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
     }
 
 
-def _asked_to_wait(response: httpx.Response) -> float | None:
+def _asked_to_wait(said: _Said) -> float | None:
     """Seconds that the server names, as far as a run can wait for them."""
     try:
-        seconds = float(response.headers.get("retry-after", ""))
+        seconds = float(said.retry_after)
     except ValueError:
         return None
     return min(_LONGEST_WAIT_S, seconds) if seconds >= 0 else None
 
 
-def _said(error: httpx.HTTPError) -> str:
+def _said(error: Exception) -> str:
+    if isinstance(error, _TooMuch):
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -230,4 +314,4 @@ def _text(value: Any) -> str | None:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None

@@ -17,7 +17,21 @@ from tasks.lm_eval_task.source import source_of
 
 _MAX_TOKENS = 256
 """The harness's own, of a task that names none."""
+_BUDGETS = ("max_gen_toks", "max_new_tokens", "max_tokens")
 _KINDS = ("generate_until", "multiple_choice", "loglikelihood_rolling")
+_TEXTS = (
+    "dataset_path",
+    "dataset_name",
+    "training_split",
+    "validation_split",
+    "test_split",
+    "fewshot_split",
+    "output_type",
+    "target_delimiter",
+    "fewshot_delimiter",
+)
+_BLOCKS = ("dataset_kwargs", "fewshot_config", "generation_kwargs")
+_COUNTS = ("num_fewshot", "repeats")
 _NOT_NEEDED = {
     "should_decontaminate": "not needed: assay does no decontamination",
     "doc_to_decontamination_query": "not needed: assay does no decontamination",
@@ -59,6 +73,7 @@ def convert(path: Path) -> Converted:
     """Raises ConfigError, with the line, for a file that is no task, and for a task of which no dataset can be made."""
     task = read_task(path)
     _refuse(task)
+    _check_kinds(task)
     name = str(task.get("task", path.stem))
     output_type = str(task.get("output_type", "generate_until"))
     if output_type not in _KINDS:
@@ -95,7 +110,7 @@ def _refuse(task: Task) -> None:
             raise task.refused(key, f"{why} ({given.name})" if isinstance(given, Function) else why)
     listed = task.values.get("task")
     if "group" in task.values or isinstance(listed, list):
-        tasks = [each if isinstance(each, str) else str(each.get("task")) for each in listed or []]
+        tasks = [str(each.get("task") if isinstance(each, dict) else each) for each in listed or []]
         raise task.refused(
             "group" if "group" in task.values else "task",
             f"it is a group of {', '.join(tasks[:5]) or 'tasks'}{' and more' if len(tasks) > 5 else ''}",
@@ -103,6 +118,26 @@ def _refuse(task: Task) -> None:
         )
     if not any(key in task.values for key in ("dataset_path", "doc_to_text", "output_type", "task")):
         raise ConfigError.one("no task of lm-evaluation-harness: it has neither task nor dataset_path", file=task.file)
+
+
+def _check_kinds(task: Task) -> None:
+    """Raises ConfigError for a key whose value is of a kind that the harness could not use either, or is Python code
+    where nothing can stand for it."""
+    kinds: tuple[tuple[tuple[str, ...], type | tuple[type, ...], str], ...] = (
+        (_TEXTS, (str, int, float), "a text"),
+        (_BLOCKS, dict, "a block"),
+        (_COUNTS, int, "a whole number"),
+    )
+    for keys, kind, words in kinds:
+        for key in keys:
+            value = task.values.get(key)
+            if isinstance(value, Function):
+                raise task.refused(key, f"it is Python code ({value.name}), which assay does not run")
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise task.refused(key, f"{words} is expected, not {type(value).__name__}")
+    for key in _COUNTS:
+        if task.values.get(key) is not None and task.values[key] < 0:
+            raise task.refused(key, "a whole number of 0 or more is expected")
 
 
 def _template(task: Task, key: str, *, needed: bool) -> str | None:
@@ -136,7 +171,7 @@ def _asked(task: Task, *, output_type: str) -> dict[str, Any]:
     description = _template(task, "description", needed=False)
     if description:
         # A bare name is a text here: the harness looks for a column of that name, which a description is not.
-        prompt["prefix"] = task.values["description"]
+        prompt["prefix"] = str(task.values["description"])
     prefix = _template(task, "gen_prefix", needed=False)
     if prefix:
         spaced = templates.ends_in_space(text) or prefix[:1].isspace()
@@ -195,13 +230,16 @@ def _document(task: Task) -> dict[str, Any]:
             f"Python code ({value.name}): the document is read as it lies in the column, so that perplexities differ"
             " from published ones",
         )
-        return {"document": templates.template(raw)}
+        return {"document": _template(task, "doc_to_decontamination_query", needed=True)}
     return {"document": _template(task, "doc_to_target", needed=True)}
 
 
 def _programs(task: Task, config: dict[str, Any]) -> None:
     """The target of code_pass: the tests, and the code that the answer goes on from where the prompt is just that."""
-    before, tests = config["prompt"]["text"], config["target"]
+    before, tests = config["prompt"]["text"], config.get("target")
+    if tests is None:
+        task.leave("doc_to_target", "the tests of the programs, which code_pass runs: write them as `target`")
+        return
     lone = templates.lone(before)
     known = '"tests": tests' + ("" if lone is None else f', "prompt": {lone}')
     config["target"] = f"{{% set tests %}}{tests}\n{{% endset %}}{{{{ {{{known}}} | tojson }}}}"
@@ -214,12 +252,17 @@ def _generation(task: Task) -> dict[str, Any]:
     given = task.get("generation_kwargs", {})
     fewshot_end = task.get("fewshot_delimiter", "\n\n")
     until = given.get("until", [fewshot_end])
-    stops = [str(each) for each in (until if isinstance(until, list) else [until])]
-    most = given.get("max_gen_toks", given.get("max_new_tokens", given.get("max_tokens")))
+    listed = until if isinstance(until, list) else [until]
+    stops = [str(each) for each in listed if isinstance(each, str | int | float)]
+    if len(stops) < len(listed):
+        task.leave("generation_kwargs.until", "what is no text ends no answer")
+    named = next((key for key in _BUDGETS if key in given), _BUDGETS[0])
+    most = _whole(given.get(named))
     if most is None:
-        task.leave("generation_kwargs.max_gen_toks", f"the task names none; {_MAX_TOKENS} is the harness's own")
+        why = "the task names none" if given.get(named) is None else "it is no whole number above 0"
+        task.leave(f"generation_kwargs.{named}", f"{why}; {_MAX_TOKENS} is the harness's own")
     for key, value in given.items():
-        if key in ("until", "max_gen_toks", "max_new_tokens", "max_tokens"):
+        if key in ("until", *_BUDGETS):
             continue
         where = f"generation_kwargs.{key}"
         if key == "do_sample":
@@ -233,7 +276,16 @@ def _generation(task: Task) -> dict[str, Any]:
     repeats = task.get("repeats", 1)
     if repeats != 1:
         task.leave("repeats", f"they are the experiment's: write `sampling: {{repeats: {repeats}}}` there")
-    return {"max_tokens": int(most or _MAX_TOKENS)} | ({"stop": stops} if stops else {})
+    return {"max_tokens": most or _MAX_TOKENS} | ({"stop": stops} if stops else {})
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number above 0, however it is written; None for anything else."""
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _description(task: Task, name: str) -> str:

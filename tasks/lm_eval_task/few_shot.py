@@ -3,7 +3,7 @@
 from typing import Any
 
 from tasks.lm_eval_task import templates
-from tasks.lm_eval_task.read import Function, Task
+from tasks.lm_eval_task.read import Function, Task, is_plain
 from tasks.lm_eval_task.source import evaluated_split, source_of
 
 _SAMPLERS = {"default": "random", "first_n": "first"}
@@ -20,9 +20,15 @@ def few_shot_of(
     split = given.get("split") or task.get("fewshot_split")
     samples = given.get("samples") if given.get("split") is None else None
     fixed = samples if isinstance(samples, list) and samples else None
+    if fixed is not None and not all(isinstance(each, dict) and is_plain(each) for each in fixed):
+        task.leave("fewshot_config.samples", "they are not all rows of plain values, so none is taken")
+        fixed = None
     target, answer = _answers(task, target=target, samples=fixed)
     if isinstance(given.get("doc_to_target"), str):
-        answer = templates.template(given["doc_to_target"])
+        try:
+            answer = templates.template(given["doc_to_target"])
+        except ValueError as error:
+            task.leave("fewshot_config.doc_to_target", str(error))
     answer = _answer(task, answer, target=target, options=options, gen_prefix=gen_prefix)
     _leave_overrides(task, given)
     if isinstance(samples, Function):

@@ -37,7 +37,9 @@ def metrics_of(task: Task, *, output_type: str) -> list[Use]:
         key = f"metric_list.{index}"
         name = each.get("metric") if isinstance(each, dict) else None
         if isinstance(name, Function):
-            found += _program(task, name, each, key=key)
+            found += _program(task, name, each, key=key, output_type=output_type)
+        elif not isinstance(name, str):
+            task.leave(key, "it names no metric")
         elif output_type == "multiple_choice":
             found += _known(task, name, _CHOICES, key=key)
         elif output_type == "loglikelihood_rolling":
@@ -65,12 +67,15 @@ def _known(task: Task, name: Any, known: dict[str, str], *, key: str) -> list[Us
     return []
 
 
-def _program(task: Task, name: Function, given: dict[str, Any], *, key: str) -> list[Use]:
+def _program(task: Task, name: Function, given: dict[str, Any], *, key: str, output_type: str) -> list[Use]:
     """Python code that counts passed tests is code_pass; other code is not taken."""
-    if "pass_at" not in name.name.rsplit(".", 1)[-1] and "pass@" not in name.name:
+    counts = "pass_at" in name.name.rsplit(".", 1)[-1] or "pass@" in name.name
+    if not counts or output_type != "generate_until":
         task.leave(key, f"the metric is Python code ({name.name})")
         return []
-    ks = given.get("k") if isinstance(given.get("k"), list) else [1]
+    listed = given.get("k")
+    ks = [k for k in listed if isinstance(k, int) and k > 0] if isinstance(listed, list) else []
+    ks = ks or [1]
     task.leave(key, f"Python code ({name.name}): code_pass takes its place, which runs programs in its own sandbox")
     return ["code_pass" if ks == [1] else {"use": "code_pass", "options": {"pass_at": ks}}]
 
@@ -83,7 +88,10 @@ def _exact(task: Task, given: dict[str, Any], *, key: str) -> list[Use]:
     found: list[Use] = []
     for index, pipeline in enumerate(pipelines):
         at = f"filter_list.{index}"
-        steps = pipeline.get("filter") or []
+        steps = pipeline.get("filter") or [] if isinstance(pipeline, dict) else None
+        if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+            task.leave(at, "it is no list of filters")
+            continue
         functions = [step.get("function") for step in steps]
         strange = [getattr(each, "name", str(each)) for each in functions if each not in (*_PLAIN_FILTERS, "regex")]
         name = _own_name(pipeline.get("name"))
@@ -93,8 +101,8 @@ def _exact(task: Task, given: dict[str, Any], *, key: str) -> list[Use]:
         elif "regex" in functions:
             step = next(step for step in steps if step["function"] == "regex")
             pattern, select = step.get("regex_pattern", _DEFAULT_REGEX), step.get("group_select", 0)
-            if ignored == _GSM8K_IGNORED and (pattern, select) in _GSM8K and given.get("ignore_case"):
-                use = _GSM8K[pattern, select]
+            use = next((use for known, use in _GSM8K.items() if known == (pattern, select)), None)
+            if ignored == _GSM8K_IGNORED and use is not None and given.get("ignore_case"):
                 found.append(use if name is None else {"use": use, "as": name})
             else:
                 found += _extracted(task, pattern, select, given, key=key, at=at, name=name)

@@ -16,10 +16,13 @@ from ruamel.yaml.constructor import RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from schemas.errors import ConfigError
+from tasks.config.disk import is_file
 from tasks.config.yaml_file import MAX_BYTES, MAX_DEPTH, missing_file
 
 _MOST_VALUES = 100_000
 """What all aliases of a file may unfold to."""
+_MOST_FILES = 100
+"""Files that a task may be made of, one that is included twice counted twice."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +91,32 @@ class _LastKeyCounts(RoundTripConstructor):
         return True
 
 
+def is_plain(value: Any) -> bool:
+    """Whether no Python code stands anywhere in a value."""
+    if isinstance(value, dict):
+        return all(map(is_plain, value.values()))
+    if isinstance(value, list):
+        return all(map(is_plain, value))
+    return not isinstance(value, Function)
+
+
 def read_task(path: Path) -> Task:
-    """The task of a file. Raises ConfigError: a file that is missing, too large or no YAML, includes in a circle."""
-    values, places = _read(path, above=())
+    """The task of a file. Raises ConfigError: a file that is missing, too large or no YAML, includes in a circle, too
+    many of them."""
+    values, places = _read(path, above=(), counted=[0])
     return Task(file=path, values=values, places=places)
 
 
-def _read(path: Path, *, above: Sequence[Path]) -> tuple[dict[str, Any], dict[str, tuple[Path, int]]]:
+def _read(
+    path: Path, *, above: Sequence[Path], counted: list[int]
+) -> tuple[dict[str, Any], dict[str, tuple[Path, int]]]:
+    if not is_file(path):
+        raise missing_file(path)
     if path.resolve() in above:
         raise ConfigError.one("it includes itself", file=path, key="include")
+    counted[0] += 1
+    if counted[0] > _MOST_FILES:
+        raise ConfigError.one(f"a task is made of {_MOST_FILES} files at most", file=path, key="include")
     loaded = _load(path)
     places: dict[str, tuple[Path, int]] = {}
     own = _plain(loaded, at="", file=path, places=places, counted=[0], depth=0)
@@ -108,7 +128,7 @@ def _read(path: Path, *, above: Sequence[Path]) -> tuple[dict[str, Any], dict[st
             continue
         if not isinstance(name, str):
             raise ConfigError.one("a file's name is expected", file=path, line=places["include"][1], key="include")
-        below, where = _read(path.parent / name, above=(*above, path.resolve()))
+        below, where = _read(path.parent / name, above=(*above, path.resolve()), counted=counted)
         below.pop("task_list", None)
         values |= below
         merged |= where
@@ -118,15 +138,15 @@ def _read(path: Path, *, above: Sequence[Path]) -> tuple[dict[str, Any], dict[st
 
 
 def _load(path: Path) -> CommentedMap:
-    if not path.is_file():
-        raise missing_file(path)
-    if path.stat().st_size > MAX_BYTES:
-        raise ConfigError.one(f"a task may have {MAX_BYTES:,} bytes at most", file=path)
     yaml = YAML(typ="rt", pure=True)
     yaml.version = "1.1"  # as the harness's loader: yes and no are true and false
     yaml.Constructor = _LastKeyCounts
     try:
-        loaded = yaml.load(io.StringIO(path.read_bytes().decode("utf-8-sig")))
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError.one(f"a task may have {MAX_BYTES:,} bytes at most", file=path)
+        loaded = yaml.load(io.StringIO(content.decode("utf-8-sig")))
     except UnicodeDecodeError as error:
         raise ConfigError.one("is not UTF-8 text", file=path) from error
     except OSError as error:

@@ -12,7 +12,8 @@ from schemas.errors import ConfigError
 from tasks.dataset.template import compile_template
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_LONE = re.compile(r"\s*\{\{-?\s*(?P<inside>(?:(?!\}\}|\{\{).)+?)\s*-?\}\}\s*", re.DOTALL)
+_LONGEST_FORK = 5_000
+"""Characters of the longest template that `forked` looks at: its patterns try every place of a long run of spaces."""
 _BY_FIELD = (
     re.compile(
         r"\s*\{\{\s*(?P<one>.+?)\s+if\s+(?P<name>\w+)\s+is\s+defined\s+else\s+(?P<other>.+?)\s*\}\}\s*", re.DOTALL
@@ -53,10 +54,13 @@ def template(value: Any) -> str:
 def expression(text: str) -> str:
     """What stands between the braces of a template that is one expression; else the template's text as an expression
     cannot be had. Raises ValueError."""
-    found = _LONE.fullmatch(text)
-    if found is None:
+    shown = text.strip()
+    inside = shown[2:-2].removeprefix("-").removesuffix("-").strip()
+    # One brace more at the end is looked at, so that `{{ {…}}}` does not count.
+    alone = shown.startswith("{{") and shown.endswith("}}") and "{{" not in shown[2:] and "}}" not in shown[2:-1]
+    if not alone or not inside:
         raise ValueError("it is more than one {{ expression }}")
-    return found["inside"].strip()
+    return inside
 
 
 def choices(value: Any) -> str | list[str]:
@@ -83,7 +87,7 @@ def choices(value: Any) -> str | list[str]:
 
 def forked(text: str) -> Forked | None:
     """The two ways of a template that is wholly `… if field is defined else …`; None for any other."""
-    for number, pattern in enumerate(_BY_FIELD):
+    for number, pattern in enumerate(_BY_FIELD if len(text) <= _LONGEST_FORK else ()):
         found = pattern.fullmatch(text)
         if found is not None:
             one, other = found["one"], found["other"]
@@ -128,7 +132,7 @@ def json_text(part: str) -> str | None:
     """The text of a literal string of Jinja; None for any other expression."""
     try:
         node = _PARSER.parse(f"{{{{ {part} }}}}").body[0]
-    except jinja2.TemplateSyntaxError:
+    except (jinja2.TemplateSyntaxError, RecursionError):
         return None
     first = node.nodes[0] if isinstance(node, nodes.Output) else None
     return first.value if isinstance(first, nodes.Const) and isinstance(first.value, str) else None

@@ -5,6 +5,7 @@ import importlib.metadata
 import platform
 import socket
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 
@@ -17,6 +18,18 @@ def written_by(packages: Iterable[str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: version for name in packages if (version := _version(name)) is not None},
     }
+
+
+def peak_memory_bytes() -> int | None:
+    """The most memory that this process has held since it began; None where the kernel does not say.
+
+    Not getrusage's ru_maxrss: that counts what the parent held when it started this process, too."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = next((line for line in status.splitlines() if line.startswith("VmHWM:")), None)
+    return None if found is None else int(found.split()[1]) * 1024
 
 
 def _version(distribution: str) -> str | None:

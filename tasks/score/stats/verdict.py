@@ -45,6 +45,12 @@ def decide(
         return Decision(word="worse", n_needed=None)
     distance = effect + margin
     half = effect - lo if distance > 0 else hi - effect
+    return Decision(word="undecided", n_needed=samples_needed(n=n, half=half, distance=distance))
+
+
+def samples_needed(*, n: int, half: float, distance: float) -> int | None:
+    """How many samples make half an interval's width, of n samples, as small as the distance to what it must not hold;
+    at least n + 1. None where no number would."""
     if math.sqrt(n) * half >= math.sqrt(_NO_NUMBER) * abs(distance):
-        return Decision(word="undecided", n_needed=None)
-    return Decision(word="undecided", n_needed=max(n + 1, math.ceil(n * (half / distance) ** 2)))
+        return None
+    return max(n + 1, math.ceil(n * (half / distance) ** 2))

@@ -56,6 +56,19 @@ def test_flips_that_cancel_out_are_seen_and_a_third_setting_widens_the_band(tmp_
     assert band.values == (0.5, 0.5, 0.35) and band.band == pytest.approx(0.15) and band.changed == 5
 
 
+def test_a_setting_without_scores_of_a_metric_is_a_gap_at_its_own_place(tmp_path: Path) -> None:
+    other = ("d", "contains", "free")
+    for run_id, flipped in ((FIRST, 0), (SECOND, None), (THIRD, 4)):
+        scores = {KEY: values()} | ({} if flipped is None else {other: values(flipped_up=flipped)})
+        write(tmp_path, Made(run_id=run_id, values=scores, outputs=dict.fromkeys(values(), "the same")))
+    noise = measure(tmp_path, [*levels(), Level(concurrency=64, run_id=THIRD)])
+    [band] = [each for each in noise.bands if each.metric == "contains"]
+    assert band.values == (0.5, None, 0.7) and band.won == 4
+    assert any("no scores of d.contains" in warning for warning in noise.warnings)
+    [row] = [each for each in table(noise) if each["metric"] == "d.contains"]
+    assert (row["at 1"], row["at 16"], row["at 64"]) == ("0.500", "–", "0.700")
+
+
 def test_no_pair_gives_no_band(tmp_path: Path) -> None:
     run(tmp_path, FIRST, {"a": 1.0, "b": None})  # type: ignore[dict-item]
     run(tmp_path, SECOND, {"a": None, "b": 1.0})  # type: ignore[dict-item]

@@ -12,7 +12,7 @@ FIRST = "20261120T080000-aaaaaa"
 SECOND = "20261121T080000-bbbbbb"
 THIRD = "20261122T080000-cccccc"
 _START = datetime(2026, 11, 20, 8, tzinfo=UTC)
-HOSTILE = "<script>alert(1)</script> ![x](http://evil) | `b` @team #1 www.evil \x1b[31m \u202e _a_\nnext"
+HOSTILE = "<script>alert(1)</script> ![x](http://evil) | `b` @team #1 $a$ www.evil \x1b[31m \u202e _a_\nnext"
 
 Values = Mapping[str, float | Sequence[float | None] | None]
 """By sample: one value, or one for each repeat; None where it has no score."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -67,9 +68,35 @@ def test_markdown_has_the_evidence_and_hostile_text_is_text(found: Evaluation) -
     assert text.startswith("## ❌ Gates failed\n")
     assert "| ❌ failed | <code>d.acc</code> | free | not worse, margin 0.02 | <code>last\\_green, run" in text
     assert "| ❔ undecided |" in text and "5 of 62 samples that changed" in text
-    assert set(re.findall(r"</?([a-z]+)>", text)) == {"code", "details", "summary"}
+    assert set(re.findall(r"</?([a-z]+)>", text)) == {"code", "details", "summary", "span"}
     for wrong in ("<script", "![x]", "http://", "www.", "\x1b", "\u202e"):
         assert wrong not in text, wrong
+
+
+def test_a_run_without_the_arm_is_told_by_its_reason_alone(tmp_path: Path) -> None:
+    guided = ("d", "acc", "guided")
+    night(tmp_path, FIRST, {ACC: binary(n=40, right=20)})
+    promote(tmp_path, FIRST, name="main")
+    night(tmp_path, SECOND, {ACC: binary(n=40, right=20), guided: binary(n=40, right=20)})
+    found = evaluate(judged(tmp_path, SECOND), [gate(arm="guided", against="baseline:main")])
+    text = markdown(found)
+    assert "d.acc (guided) is not in both runs" in text and "<details>" not in text
+    ET.fromstring(junit(found))
+
+
+def test_junit_takes_any_text(found: Evaluation) -> None:
+    """Control characters, lone surrogates, what is no character: shown as escapes, and the file is well formed."""
+    wild = "".join(map(chr, [*range(0x20), 0x7F, 0x85, 0xD800, 0xDFFF, 0xFFFE, 0xFFFF, 0x10FFFF])) + "]]>&<'\""
+    flips = tuple(
+        replace(flip, sample_id=wild) for each in found.comparisons for flip in each.flips if flip.change == "lost"
+    )
+    verdicts = tuple(each.model_copy(update={"metric": wild, "reason": wild}) for each in found.verdicts)
+    made = replace(found, name=wild, model=wild, verdicts=verdicts)
+    made = replace(made, comparisons=tuple(replace(each, flips=flips, results=()) for each in found.comparisons))
+    root = ET.fromstring(junit(made).encode("utf-8"))
+    shown = str(root.findtext("testsuite/testcase/failure"))
+    assert r"\x00\x01" in shown and r"\xd800\xdfff\xfffe\xffff" in shown and "]]>&<'\"" in shown
+    markdown(made).encode("utf-8")
 
 
 def test_junit_counts_and_tells_each_check(found: Evaluation) -> None:

@@ -13,6 +13,7 @@ from tasks.gate.evaluate import evaluate
 from tasks.gate.group import combined
 from tasks.gate.rules import against_number, without
 from tests.unit.gate.nights import ACC, FIRST, SECOND, THIRD, binary, gate, judge, judged, night
+from warehouse.parquet import read_rows
 from warehouse.query import query
 
 SAME = binary(n=400, right=200)
@@ -167,6 +168,14 @@ def test_a_number_is_judged_by_the_ends_of_the_interval(tmp_path: Path) -> None:
     row = {"value": 0.9, "lo": None, "hi": None, "n": 1, "unit": "share", "direction": "higher", "method": "none"}
     assert against_number(bare, number=1, row=row).verdict == "undecided"
     assert against_number(bare, number=1, row=row | {"value": None}).verdict == "refused"
+
+
+def test_a_metric_as_good_as_on_its_bound_is_decided_by_no_number_of_samples(tmp_path: Path) -> None:
+    almost = gate(rule="at_least", value=0.1 + 0.2, margin=None, against=None)
+    night(tmp_path, FIRST, {ACC: binary(n=40, right=12)}, gates=[almost])
+    [verdict] = judge(tmp_path, FIRST, almost).verdicts
+    assert (verdict.verdict, verdict.n_needed) == ("undecided", None)
+    assert [row["n_needed"] for row in read_rows(tmp_path, "gates", FIRST)] == [None]
 
 
 @pytest.mark.parametrize("side", ["candidate", "baseline"])

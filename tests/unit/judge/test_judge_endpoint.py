@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -80,6 +81,8 @@ def test_verdicts_become_scores_and_everything_is_on_record(tmp_path: Path) -> N
         (Answer(status=400, body={"error": "response_format is not supported"}), "error", "not supported"),
         (Answer(status=200, body=b"<html>hello"), "error", "no chat completion: <html>hello"),
         (Answer(status=200, body={"choices": []}), "error", "no chat completion"),
+        (Answer(status=200, body=b"[" * 100_000), "error", "no chat completion: [[["),
+        (Answer(status=200, body=b" " * (9 << 20)), "error", "sent more than 8,388,608 bytes"),
     ],
 )
 def test_what_is_no_verdict_is_no_score_and_never_a_0(tmp_path: Path, answer: Answer, status: str, words: str) -> None:
@@ -96,6 +99,16 @@ def test_what_is_no_verdict_is_no_score_and_never_a_0(tmp_path: Path, answer: An
     [metric] = [row for row in offline.metrics if row.name == "cities.judge"]
     assert (metric.value, metric.n, metric.n_failed) == (1.0, 3, 1)
     assert any(f"1 of 4 answers have no verdict (1 {status})" in warning for warning in offline.warnings)
+
+
+@pytest.mark.parametrize("usage", [["many"], "many", {"prompt_tokens": 10**30, "completion_tokens": -1}, None])
+def test_what_a_server_says_of_its_tokens_costs_no_verdict(tmp_path: Path, usage: Any) -> None:
+    said = verdict("CORRECT").body | {"usage": usage}
+    with serving(rule=lambda _body, _number: Answer(body=said)) as server:
+        offline = score(tmp_path, server.url)
+    record_offline(offline, home=tmp_path / "home", name="towns", started_at=NOW)
+    found = {(row["status"], row["prompt_tokens"], row["output_tokens"]) for row in offline.judgements}
+    assert found == {("ok", None, None)}
 
 
 def test_a_busy_server_is_asked_again_and_a_broken_one_for_so_long(tmp_path: Path) -> None:
@@ -211,6 +224,11 @@ def test_before_a_run_it_is_said_what_is_wrong_with_the_endpoint(
         monkeypatch.setenv("TEST_JUDGE_KEY", "sk-wrong")
         said = refusal(server.url, endpoint=", api_key_env: TEST_JUDGE_KEY")
         assert "does not take the key in TEST_JUDGE_KEY" in said and "sk-wrong" not in said
+        monkeypatch.setenv("TEST_JUDGE_KEY", "“sk-secret”")
+        said = refusal(server.url, endpoint=", api_key_env: TEST_JUDGE_KEY")
+        assert "TEST_JUDGE_KEY has a character that no HTTP header can hold" in said and "secret" not in said
+    for url in ("http://a b/v1", "http://127.0.0.1:99999/v1", "http://xn--/v1"):
+        assert re.search("is no address|out of range|cannot be reached", refusal(url)), url
     with serving() as server:
         dataset(tmp_path, server.url)
         assert load_experiment(experiment(tmp_path)).datasets[0].config.metrics[0].use == "judge"

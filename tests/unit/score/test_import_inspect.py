@@ -2,7 +2,8 @@
 
 import gzip
 import json
-import resource
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -239,11 +240,16 @@ def test_a_large_log_is_read_sample_by_sample(tmp_path: Path) -> None:
             sample = samples[number % 8] | {"id": f"s{number}", "epoch": 1, "error": None}
             file.write(("," if number else "") + json.dumps(sample)[:-1] + f', "events": {transcript}}}')
         file.write("]}")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    made = read_inspect(path)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    assert len(made.tables["samples"]) == 60
-    assert grown < path.stat().st_size / 2
+    code = (
+        "import sys; from pathlib import Path; from tasks.predictions.inspect_ai import read_inspect\n"
+        "from tasks.record.host import peak_memory_bytes\n"
+        "read_inspect(Path(sys.argv[2])); before = peak_memory_bytes()\n"
+        "made = read_inspect(Path(sys.argv[1])); print(len(made.tables['samples']), peak_memory_bytes() - before)"
+    )
+    command = [sys.executable, "-c", code, str(path), str(LOGS / "cities.json")]
+    read, grown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert int(read) == 60
+    assert int(grown) < path.stat().st_size / 2
 
 
 def test_the_command(tmp_path: Path) -> None:

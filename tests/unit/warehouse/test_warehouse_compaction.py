@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from warehouse.parquet import compact_run, list_parts, read_rows, remove_superseded, write_rows
 from warehouse.query import query
+from warehouse.schema import SCHEMA_VERSION
 from warehouse.schema.changes import METADATA_KEY
 
 RUN = "20261127T220355-3f9a2c"
@@ -62,7 +63,7 @@ def test_last_attempts_and_earlier_ones_go_to_two_files(home: Path) -> None:
     rows = {name: file.read(["request_id", "attempt", "revision"]).to_pylist() for name, file in files.items()}
     assert sorted(tuple(row.values()) for row in rows["last"]) == [("a", 1, 0), ("b", 0, 3)]
     assert [tuple(row.values()) for row in rows["earlier"]] == [("a", 0, 0)]
-    assert all(file.metadata.metadata[METADATA_KEY] == b"1" for file in files.values())
+    assert all(file.metadata.metadata[METADATA_KEY] == str(SCHEMA_VERSION).encode() for file in files.values())
     assert compact_run(home=home, run_id=RUN) == []
 
 
