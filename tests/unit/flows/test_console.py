@@ -27,9 +27,7 @@ def test_nothing_that_a_run_says_moves_the_terminal(capsys: pytest.CaptureFixtur
 
 
 def test_nothing_that_an_error_says_does_either(tmp_path: Path) -> None:
-    done = assay("compare", "\x1b[31mred", "last", home=tmp_path)
+    done = assay("import", "lm-eval-task", str(tmp_path / "\x1b[31mred\u202e.yaml"), home=tmp_path)
     assert (done.code, done.stdout) == (2, "")
-    assert "\x1b" not in done.stderr and "error: there are no runs" in done.stderr
-    (tmp_path / "e.yaml").write_text("name: e\nmodel: m\ndatasets: [d]\n")
-    refused = assay("plan", str(tmp_path / "e.yaml"), "--set", "engine.\x1b]0;title\x07=1", home=tmp_path)
-    assert refused.code == 2 and "error: " in refused.stderr and not set(refused.stderr) & set("\x1b\x07")
+    assert r"\x1b[31mred\u202e.yaml: no such file" in done.stderr
+    assert not set(done.stderr) & set("\x1b\u202e")
