@@ -5,7 +5,8 @@ prompt gets those that the tokenizer's own post-processor adds. `always` puts a 
 takes it away. A prompt that begins with two BOS tokens is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,8 @@ from tasks.dataset.chat import read_json, special_tokens
 from tasks.dataset.rows import canonical_json, sha256_hex
 from tasks.dataset.unicode import valid_unicode
 
-_BATCH = 1024
+_BATCH_TEXTS = 1024
+_BATCH_CHARS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,13 +77,21 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[int]]:
         """As encode, for many texts at once, on all cores, and with the BOS that the policy wants."""
         ids: list[list[int]] = []
-        for start in range(0, len(texts), _BATCH):  # bounds the memory that the encodings take
-            part = [valid_unicode(text)[0] for text in texts[start : start + _BATCH]]
-            encodings = self.inner.encode_batch_fast(part, add_special_tokens=add_special_tokens)
-            ids.extend(list(map(self.numbers.__getitem__, encoding.ids)) for encoding in encodings)
+        # The package works without the interpreter's lock: a part is encoded while the one before becomes lists.
+        with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as ahead:
+            under_way: Future[list[tokenizers.Encoding]] | None = None
+            for part in _parts(texts):
+                following = ahead.submit(self.inner.encode_batch_fast, part, add_special_tokens=add_special_tokens)
+                ids.extend(self._shared_numbers(under_way))
+                under_way = following
+            ids.extend(self._shared_numbers(under_way))
         if self.bos_policy == "auto" or self.bos_token_id is None:
             return ids
         return [self._with_policy(each, bos=self.bos_token_id) for each in ids]
+
+    def _shared_numbers(self, encoded: "Future[list[tokenizers.Encoding]] | None") -> Iterator[list[int]]:
+        for encoding in () if encoded is None else encoded.result():
+            yield list(map(self.numbers.__getitem__, encoding.ids))
 
     def _with_policy(self, token_ids: list[int], *, bos: int) -> list[int]:
         has = token_ids[:1] == [bos]
@@ -116,6 +126,20 @@ class Tokenizer:
         if first is None:
             raise ConfigError.one("an empty prompt needs a BOS or an EOS token, and the tokenizer names neither")
         return [first]
+
+
+def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts in valid Unicode, some at a time: what bounds the memory that their encodings take."""
+    part: list[str] = []
+    chars = 0
+    for text in texts:
+        if part and (len(part) == _BATCH_TEXTS or chars + len(text) > _BATCH_CHARS):
+            yield part
+            part, chars = [], 0
+        part.append(valid_unicode(text)[0])
+        chars += len(text)
+    if part:
+        yield part
 
 
 def _eos_id(folder: Path) -> int | None:
