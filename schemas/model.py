@@ -1,6 +1,6 @@
 """A model: where its weights lie and how it is spoken to."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -40,7 +40,23 @@ class PathSource(Config):
     """The folder, from the YAML file's own folder."""
 
 
-ModelSource = Annotated[GgufSource | HubSource | PathSource, Field(discriminator="kind")]
+RealSource = Annotated[GgufSource | HubSource | PathSource, Field(discriminator="kind")]
+
+
+class DummySource(Config):
+    """A model of any shape without weights: the engine fills them with random numbers, the same ones each time. Its
+    speed, memory and start are those of a real model of that shape; its answers mean nothing."""
+
+    kind: Literal["dummy"]
+    """A shape without weights."""
+    config: dict[str, Any]
+    """What the model's config.json would hold: `architectures`, `hidden_size`, `num_hidden_layers` and so on. Models
+    that are built like Llama are taken: their size can be told from their shape."""
+    tokenizer: RealSource
+    """Another model, whose tokenizer and chat template are used. It may have fewer tokens than `config.vocab_size`."""
+
+
+ModelSource = Annotated[GgufSource | HubSource | PathSource | DummySource, Field(discriminator="kind")]
 
 
 class Model(Config):

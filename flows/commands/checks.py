@@ -7,11 +7,12 @@ from pathlib import Path
 
 from schemas.errors import ConfigError, Problem
 from schemas.experiment import Experiment
-from schemas.model import GgufSource, PathSource
+from schemas.model import DummySource, GgufSource, PathSource
 from tasks.config.locate import Place, relative_to_here
 from tasks.config.resolve import load_experiment, place_in_experiment, place_in_model
 from tasks.dataset.stage import check_datasets
 from tasks.gate.check import check_gates
+from tasks.model.dummy import check_shape
 from tasks.model.folder import check_model_folder
 from tasks.model.resolve import gguf_file
 
@@ -48,6 +49,9 @@ def check_model(experiment: Experiment, *, file: str, overrides: Sequence[str] =
     there. What a hub has is only known once it is asked."""
     source = experiment.model.config.source
     try:
+        if isinstance(source, DummySource):
+            check_shape(source.config)
+            source = source.tokenizer
         if isinstance(source, PathSource):
             check_model_folder(relative_to_here(Path(source.path)), key="model.source.path")
         elif isinstance(source, GgufSource):

@@ -6,7 +6,7 @@ from typing import Any
 
 from schemas.errors import ConfigError, Problem
 from schemas.experiment import NamedModel
-from schemas.model import GgufSource, HubSource, Model, PathSource
+from schemas.model import DummySource, HubSource, Model, PathSource, RealSource
 from tasks.config.check import parser_problems
 from tasks.config.disk import is_dir, is_file, names_in
 from tasks.config.layers import Layer, Layers
@@ -76,22 +76,14 @@ def _folder_or_hub(reference: str, base: Path, at: Place) -> tuple[dict[str, Any
 
 
 def _named(name: str | None, model: Model, layers: Layers) -> NamedModel:
-    source = model.source
     if problems := parser_problems(model.reasoning_parser, layers):
         raise ConfigError(problems)
-    if isinstance(source, GgufSource):
-        own_name = PurePath(source.file).stem
-        if source.package is None:
-            source = source.model_copy(update={"file": _absolute(source.file, ("source", "file"), layers)})
-        elif PurePath(source.file).is_absolute() or ".." in PurePath(source.file).parts:
-            raise layers.place(("source", "file")).error("must be a name inside the package, without `..`")
-    elif isinstance(source, PathSource):
-        path = _absolute(source.path, ("source", "path"), layers)
-        own_name, source = Path(path).name, source.model_copy(update={"path": path})
-    elif isinstance(source, HubSource):
-        own_name = source.id
-        if _HUB_ID.fullmatch(own_name) is None:
-            raise layers.place(("source", "id")).error("must be a hub id, as in organisation/model")
+    source = model.source
+    if isinstance(source, DummySource):
+        _, tokenizer = _found(source.tokenizer, ("source", "tokenizer"), layers)
+        own_name, source = "dummy", source.model_copy(update={"tokenizer": tokenizer})
+    else:
+        own_name, source = _found(source, ("source",), layers)
     template = model.chat_template
     if template not in ("model", "none"):
         template = _absolute(template, ("chat_template",), layers)
@@ -104,6 +96,23 @@ def _named(name: str | None, model: Model, layers: Layers) -> NamedModel:
         name=own_name if name is None else name,
         config=model.model_copy(update={"source": source, "chat_template": template}),
     )
+
+
+def _found(source: RealSource, key: tuple[str, ...], layers: Layers) -> tuple[str, RealSource]:
+    """What the source would be called, and the source with its paths absolute."""
+    if isinstance(source, PathSource):
+        path = _absolute(source.path, (*key, "path"), layers)
+        return Path(path).name, source.model_copy(update={"path": path})
+    if isinstance(source, HubSource):
+        if _HUB_ID.fullmatch(source.id) is None:
+            raise layers.place((*key, "id")).error("must be a hub id, as in organisation/model")
+        return source.id, source
+    if source.package is None:
+        absolute = _absolute(source.file, (*key, "file"), layers)
+        return PurePath(source.file).stem, source.model_copy(update={"file": absolute})
+    if PurePath(source.file).is_absolute() or ".." in PurePath(source.file).parts:
+        raise layers.place((*key, "file")).error("must be a name inside the package, without `..`")
+    return PurePath(source.file).stem, source
 
 
 def _absolute(path: str, keypath: tuple[str, ...], layers: Layers) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from schemas.errors import ConfigError
 from schemas.plan import ModelFacts
 from tasks.model.digest import file_digests
-from tasks.model.folder import WEIGHTS, check_model_folder, read_json
+from tasks.model.dummy import weights_bytes
+from tasks.model.folder import WEIGHTS, check_model_folder, is_dummy, read_json
 
 # The names that older architectures (GPT-2, MPT, Falcon …) use for the same thing.
 ALIASES = {
@@ -19,6 +20,7 @@ ALIASES = {
     "hidden_size": ("n_embd", "d_model"),
     "vocab_size": (),
     "head_dim": (),
+    "intermediate_size": ("n_inner", "ffn_dim", "ffn_hidden_size"),
 }
 DTYPES = ("bfloat16", "float16", "float32")
 SAFETENSORS_DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
@@ -56,16 +58,17 @@ def _dtype_of_weights(weights: Path) -> str | None:
     return None
 
 
-def _dtype(*, top: Mapping[str, object], text: Mapping[str, object], weights: Path, file: Path) -> str:
+def _dtype(*, top: Mapping[str, object], text: Mapping[str, object], weights: Path | None, file: Path) -> str:
     for config in (text, top):
         for key in ("dtype", "torch_dtype"):
             name = str(config.get(key)).removeprefix("torch.")
             if name in DTYPES:
                 return name
-    stored = _dtype_of_weights(weights)
+    stored = None if weights is None else _dtype_of_weights(weights)
     if stored is None:
         raise ConfigError.one(
-            f"neither the config nor {weights.name} says a number format that is supported here",
+            f"neither the config nor {'weights' if weights is None else weights.name} says a number format that is "
+            "supported here",
             file=file,
             key="dtype",
             suggestion=f"one of {', '.join(DTYPES)}",
@@ -104,11 +107,13 @@ def read_model_facts(folder: Path, *, cache: Path) -> ModelFacts:
     generation = read_json(generation_path) if generation_path.is_file() else {}
 
     weights = sorted(folder.glob(WEIGHTS))
+    dummy = is_dummy(folder)
     hidden_size = _required(text, "hidden_size", file=config_path)
     heads = _required(text, "num_attention_heads", file=config_path)
     kv_heads = 1 if text.get("multi_query") is True else _integer(text, "num_key_value_heads")
     architectures = top.get("architectures")
     begin = _token_ids(generation, text, top, key="bos_token_id")
+    dtype = _dtype(top=top, text=text, weights=weights[0] if weights else None, file=config_path)
     return ModelFacts(
         path=str(folder),
         architecture=str(architectures[0])
@@ -119,12 +124,14 @@ def read_model_facts(folder: Path, *, cache: Path) -> ModelFacts:
         kv_heads=heads if kv_heads is None else kv_heads,
         head_dim=_integer(text, "head_dim") or hidden_size // heads,
         hidden_size=hidden_size,
+        intermediate_size=_integer(text, "intermediate_size"),
         vocab_size=_required(text, "vocab_size", file=config_path),
-        dtype=_dtype(top=top, text=text, weights=weights[0], file=config_path),
-        weights_bytes=sum(path.stat().st_size for path in weights),
+        dtype=dtype,
+        weights_bytes=weights_bytes(top, dtype=dtype) if dummy else sum(path.stat().st_size for path in weights),
         fingerprint=_fingerprint(folder=folder, weights=weights, cache=cache),
         eos_token_ids=_token_ids(generation, text, top, key="eos_token_id"),
         bos_token_id=begin[0] if begin else None,
+        dummy=dummy,
     )
 
 

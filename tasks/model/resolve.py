@@ -12,9 +12,10 @@ from pathlib import Path
 
 from schemas.errors import ConfigError, RunError
 from schemas.experiment import NamedModel
-from schemas.model import GgufSource, HubSource, PathSource
+from schemas.model import DummySource, GgufSource, HubSource, ModelSource, PathSource
 from tasks.model.convert import PARTIAL
 from tasks.model.digest import file_digests
+from tasks.model.dummy import dummy_folder, prepared_dummy
 from tasks.model.folder import check_model_folder
 
 HUB_FILES = ["*.safetensors", "*.json", "tokenizer*", "*.jinja"]
@@ -65,7 +66,12 @@ def gguf_file(source: GgufSource) -> Path:
 def _converted_folder(*, name: str, source: Path, cache: Path) -> Path:
     digest = file_digests([source], cache=cache)[source]
     safe_name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-") or "model"
-    return cache / "models" / f"{safe_name}-{digest[:12]}"
+    folder = cache / "models" / f"{safe_name}-{digest[:12]}"
+    if folder.exists():
+        return folder
+    # The same file under another name need not be converted again.
+    others = sorted(cache.glob(f"models/*-{digest[:12]}"))
+    return next((other for other in others if (other / "config.json").is_file()), folder)
 
 
 def _run_converter(*, source: Path, folder: Path) -> None:
@@ -155,15 +161,26 @@ def model_folder(model: NamedModel, *, cache: Path, on_progress: Progress | None
     `cache/models/<name>-<first 12 hex digits of the file's sha256>`; two runs at once convert it once. A hub model is
     fetched without any pickled or code file. on_progress gets a sentence when something slow begins or ends.
 
+    A model without weights is a folder with its config and the other model's tokenizer.
+
     Raises ConfigError for a source that is missing, incomplete or pickled, RunError if the conversion fails.
     """
     source = model.config.source
+    if isinstance(source, DummySource):
+        other = _folder(source.tokenizer, name=f"{model.name}-tokenizer", cache=cache, on_progress=on_progress)
+        return dummy_folder(source, name=model.name, tokenizer=other, cache=cache)
+    return _folder(source, name=model.name, cache=cache, on_progress=on_progress)
+
+
+def _folder(source: ModelSource, *, name: str, cache: Path, on_progress: Progress | None) -> Path:
     if isinstance(source, PathSource):
         return check_model_folder(Path(source.path), key="model.source.path")
     if isinstance(source, GgufSource):
         file = gguf_file(source)
-        folder = _converted_folder(name=model.name, source=file, cache=cache)
+        folder = _converted_folder(name=name, source=file, cache=cache)
         return _convert_once(source=file, folder=folder, on_progress=on_progress)
+    if isinstance(source, DummySource):
+        raise ValueError("a model without weights has no tokenizer to give")
     if on_progress is not None:
         on_progress(f"looking for {source.id} ({source.revision})")
     return check_model_folder(_hub_snapshot(source, local_only=False), key="model.source.id")
@@ -176,11 +193,20 @@ def model_ready(model: NamedModel, cache: Path) -> Path | None:
     folder, a missing package or GGUF file.
     """
     source = model.config.source
+    if isinstance(source, DummySource):
+        other = _ready(source.tokenizer, name=f"{model.name}-tokenizer", cache=cache)
+        return None if other is None else prepared_dummy(source, name=model.name, tokenizer=other, cache=cache)
+    return _ready(source, name=model.name, cache=cache)
+
+
+def _ready(source: ModelSource, *, name: str, cache: Path) -> Path | None:
     if isinstance(source, PathSource):
         return check_model_folder(Path(source.path), key="model.source.path")
     if isinstance(source, GgufSource):
-        folder = _converted_folder(name=model.name, source=gguf_file(source), cache=cache)
+        folder = _converted_folder(name=name, source=gguf_file(source), cache=cache)
         return _check_converted(folder) if folder.exists() else None
+    if isinstance(source, DummySource):
+        raise ValueError("a model without weights has no tokenizer to give")
     try:
         return check_model_folder(_hub_snapshot(source, local_only=True), key="model.source.id")
     except ConfigError:
