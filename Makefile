@@ -10,7 +10,7 @@ BIN := .venv/bin
 SETUP := $(PYTHON) requirements/bootstrap.py --device $(DEVICE) $(if $(filter-out python3,$(PYTHON)),--python $(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev model run up test test-ui test-slow coverage bench bench-peers lint format docs ui lock clean
+.PHONY: help setup setup-dev model run up test test-ui test-slow coverage bench bench-peers gpu lint format docs ui lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,11 +49,17 @@ coverage: setup-dev ## how many lines of tasks/score and tasks/dataset their tes
 
 bench: setup-dev ## what assay adds to vLLM, and the warehouse's speed, against bare controls (minutes)
 	@$(BIN)/python -m tests.bench.overhead
+	@$(BIN)/python -m tests.bench.engine prefill
+	@$(BIN)/python -m tests.bench.engine quickstart
 	@$(BIN)/python -m tests.bench.orchestration
 	@$(BIN)/python -m tests.bench.warehouse
 	@$(BIN)/python -m tests.bench.scoring
 	@$(BIN)/python -m tests.bench.statistics
 	@$(BIN)/python -m tests.bench.tokenize
+
+gpu: setup-dev ## what assay says of GPUs, measured on this machine's card (ARGS="--cases graphs"); goes on where it stopped
+	@$(BIN)/python -m tests.gpu --out .cache/gpu $(ARGS)
+	@$(BIN)/python -m tests.gpu.tables .cache/gpu
 
 bench-peers: setup-dev ## assay beside lm-evaluation-harness, which it installs in an environment of its own (minutes)
 	@$(BIN)/python -m tests.bench.peers.lm_eval $(ARGS)

@@ -1,0 +1,53 @@
+"""What assay says of GPUs, measured on this machine's card.
+
+    python -m tests.gpu [--cases graphs,mixed,grid,memory] [--out DIR] [--passes 4] [--builds N] [--gguf FILE]
+
+Each row is kept in DIR/results.jsonl as it is measured; a run that was cut short goes on where it stopped. Controls
+and candidates stand on the card at the same time and are asked in turn. `python -m tests.gpu.tables DIR` writes the
+tables of docs/benchmarks.md."""
+
+import argparse
+import functools
+import sys
+from pathlib import Path
+
+from tasks.plan.device import read_device_facts
+from tests.gpu import cases
+from tests.gpu.models import ROOT, models
+from tests.gpu.record import Record
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default=",".join(cases.CASES), help="which, in this order")
+    parser.add_argument("--out", type=Path, default=Path(".cache/gpu"))
+    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--builds", type=int, help="engines of the grid to build at most in this visit")
+    parser.add_argument("--gguf", type=Path, help="SmolLM2's GGUF file, where its package is not installed")
+    parser.add_argument("--cache", type=Path, default=ROOT / "warehouse" / "data" / "cache")
+    parser.add_argument("--small", action="store_true", help="the small model for both: tries the script, no figures")
+    given = parser.parse_args()
+    wanted = given.cases.split(",")
+    if unknown := sorted(set(wanted) - set(cases.CASES)):
+        sys.exit(f"no case {', '.join(unknown)}; there are {', '.join(cases.CASES)}")
+    device = read_device_facts()
+    if device.kind != "cuda" and not given.small:
+        sys.exit("no GPU here that vLLM can use; `--small` tries the script on a CPU")
+    print(f"{device.name}, {device.memory_bytes / 2**30:.1f} GiB, {device.count} of them, driver {device.driver}")
+    bench = cases.Bench(
+        models=models(gguf=given.gguf, cache=given.cache),
+        record=Record(given.out / "results.jsonl", card=device.name),
+        logs=given.out / "logs",
+        passes=given.passes,
+        small_only=given.small,
+    )
+    for name in wanted:
+        run = cases.CASES[name]
+        if name == "grid":
+            run = functools.partial(cases.grid, builds=given.builds)
+        print(f"\n== {name}", flush=True)
+        run(bench)
+
+
+if __name__ == "__main__":
+    main()
