@@ -5,17 +5,18 @@ The flow takes it over when its run has a folder. It is handed over here, as a f
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 
 from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts
-from schemas.run import RunContext
 from tasks.engine.client import EngineClient
-from tasks.engine.stage import start_engine, take_over
+from tasks.engine.keeper import EngineKeeper
+from tasks.engine.stage import keep_engine, start_engine
 from tasks.plan.device import read_device_facts
+from tasks.session import Session
 
 _waiting: list[EngineClient] = []
 
@@ -28,7 +29,8 @@ def started(home: Path, experiment: Experiment | None) -> Iterator[None]:
         if not psutil.pid_exists(int(left.stem.removeprefix("engine-"))):
             left.unlink(missing_ok=True)
     if experiment is not None:
-        _waiting.append(start_engine(experiment, device=read_device_facts(), log_path=log))
+        device = read_device_facts(python=experiment.engine.python)
+        _waiting.append(start_engine(experiment, device=device, log_path=log, home=home))
     try:
         yield
     finally:
@@ -38,7 +40,10 @@ def started(home: Path, experiment: Experiment | None) -> Iterator[None]:
         log.unlink(missing_ok=True)
 
 
-def take(run: RunContext, *, device: DeviceFacts) -> EngineClient:
-    """The process that is waiting, or a new one."""
+def take(
+    session: Session, *, device: DeviceFacts, warn: Callable[[str], None], note: Callable[[str], None]
+) -> EngineKeeper:
+    """Who keeps the run's engine going, with the process that is waiting, or a new one. warn: says what went wrong with
+    an engine; note: that it goes on."""
     early = _waiting.pop() if _waiting else None
-    return take_over(early, run.experiment, device=device, log_path=run.engine_log)
+    return keep_engine(session, device=device, warn=warn, note=note, early=early)

@@ -53,6 +53,7 @@ from tasks.judge.stage import has_judge, runs_engine
 from tasks.judge.step import judge_run
 from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
+from tasks.plan.context import as_overridden
 from tasks.plan.device import read_device_facts
 from tasks.plan.stage import run_requests
 from tasks.plan.step import plan_engine
@@ -106,7 +107,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         arms: Answer freely, guided by a grammar, or both on the same samples.
         limit: The most samples of each dataset. 0: all of them.
         graphs: CUDA graph mode of the engine. There are none on a CPU.
-        prefill: How long prompts are split: by the rule from their lengths, or off.
+        prefill: How long prompts are split: by the rule from their lengths, by auto from the mix of lengths, or off.
         overrides: Any other key of the experiment, each as key=value, for example engine.max_num_seqs=64.
         max_time: Stop generating after this time (90s, 15m, 2h) with what is finished. Empty: no bound.
         resume: The id of an interrupted run to go on with, or last. Empty: a new run. All else is then as it began.
@@ -129,7 +130,8 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         folder, facts, device = _model_and_device(session, console)
 
         # vLLM's import takes seconds and needs no plan: it runs while the data is read.
-        with engine_slot(console), early_engine.take(run, device=device) as engine:
+        warn = _warned(console, warnings)
+        with engine_slot(console), early_engine.take(session, device=device, warn=warn, note=console.note) as engine:
             with console.step("load datasets") as said:
                 loaded = load_datasets(session, model=facts, folder=folder)
                 console.datasets(said, loaded)
@@ -209,7 +211,18 @@ def _model_and_device(session: Session, console: RunConsole) -> tuple[Path, Mode
         folder = model_folder(model, cache=session.cache, on_progress=console.warn)
         facts = read_model_facts(folder, cache=session.cache)
         said.append(f"{model.name}, {facts.weights_bytes / 1e6:,.0f} MB of {facts.dtype} weights")
-    return folder, facts, read_device_facts()
+    engine = session.run.experiment.engine
+    return folder, as_overridden(facts, engine), read_device_facts(python=engine.python)
+
+
+def _warned(console: RunConsole, warnings: list[str]) -> Callable[[str], None]:
+    """Says what happened to an engine at once, and keeps it for the run's warnings."""
+
+    def say(text: str) -> None:
+        console.warn(text)
+        warnings.append(text)
+
+    return say
 
 
 def _pushed(run: RunContext) -> list[str]:

@@ -17,7 +17,7 @@ from tasks.config.locate import Kind, list_names
 AS_CONFIGURED = "as configured"
 """What a field says that changes nothing of the experiment's file."""
 ARMS = {"free": ["free"], "guided": ["guided"], "free and guided": ["free", "guided"]}
-PREFILL = ("rule", "off")
+PREFILL = ("rule", "auto", "off")
 """The policies that need no number; `fixed` does, and is set by overrides."""
 
 

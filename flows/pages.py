@@ -106,7 +106,8 @@ def write_result(run: RunContext, result: RunResult, scored: ScoredSummary) -> N
 
 def write_failure(run: RunContext, *, reason: str, mlflow_run_id: str | None, resumable: bool = True) -> None:
     """The page that says what went wrong, and what to do. resumable: whether to go on could end better."""
-    log = _tail(run.engine_log)
+    logs = sorted(run.folder.glob("engine*.log"), key=lambda path: path.stat().st_mtime)
+    log = _tail(logs[-1]) if logs else ""
     if resumable:
         steps = [f"`assay run --resume {run.run_id}` goes on with it; **Retry** on this page does the same."]
     else:

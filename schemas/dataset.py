@@ -71,6 +71,8 @@ class Dataset(Config):
     """Texts that end an answer, in place of the experiment's `sampling.stop`."""
     reasoning_parser: str | None = None
     """In place of the model's; `none`: the whole text of an answer is the answer."""
+    adapter: str | None = None
+    """The LoRA adapter that answers: a name of the engine's `adapters`. Without it, or with `none`: the model."""
     few_shot: FewShot = FewShot()
     bos: Literal["auto", "always", "never"] = "auto"
     """The BOS token before a prompt. `auto`: as the model does it (its chat template, or its tokenizer before a text);

@@ -4,10 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from schemas.adapter import BASE, Adapter
 from schemas.base import Config
+from schemas.parallel import Parallel
+from schemas.rope import check_rope
+from schemas.speculative import Speculative
 
 CudagraphMode = Literal["auto", "none", "piecewise", "full", "full_decode_only", "full_and_piecewise"]
-PrefillPolicy = Literal["rule", "off", "fixed"]
+PrefillPolicy = Literal["rule", "auto", "off", "fixed"]
 Auto = Literal["auto"]
 
 
@@ -52,7 +56,10 @@ class Prefill(Config):
     """How a long prompt is split, so that short ones need not wait behind it."""
 
     policy: PrefillPolicy = "rule"
-    """`rule` (from the token profile), `off`, or `fixed` (the number in `threshold`)."""
+    """`rule`: 0 if no prompt has 1,000 tokens, else 2,048 or 0.8 of the 95th percentile. `auto`: only where short
+    prompts would wait behind long ones, and then so that the long ones that run at once leave them room in each step;
+    it may raise `max_num_batched_tokens` where that is `auto` too. `off`: a long prompt may fill a step. `fixed`: the
+    number in `threshold`."""
     threshold: Annotated[int, Field(ge=0)] | None = None
     """Tokens of one prompt that a step may take at most; only with `policy: fixed`."""
 
@@ -73,6 +80,13 @@ class Memory(Config):
     block_size: Annotated[int, Field(ge=1)] | Auto = "auto"
     """Tokens of one block of keys and values, the unit in which a prefix is found again. `auto`: 32 on a CPU, where
     vLLM's own 128 are longer than many prompts; vLLM's own elsewhere."""
+    kv_dtype: str = "auto"
+    """The number format of keys and values: `auto` (that of the computation), `bfloat16`, `fp8`, `fp8_e4m3`, `fp8_e5m2`
+    or another that the installed vLLM knows. One byte a number holds twice the tokens of bfloat16, and changes
+    answers."""
+    cpu_offload_gb: Annotated[float, Field(ge=0)] = 0.0
+    """GiB of the weights that lie in the host's memory and are read from there at each step, for each GPU: a larger
+    model fits, slowly."""
 
 
 class Grammar(Config):
@@ -82,6 +96,21 @@ class Grammar(Config):
     """Which one."""
     whitespace: bool = False
     """Whether a guided JSON answer may have free white space between its parts."""
+
+
+class Failures(Config):
+    """What is done about an engine that fails while it starts or answers: one that dies or hangs is started again, one
+    that ran out of memory is built again with less. What was answered is never asked again."""
+
+    restarts: Annotated[int, Field(ge=0, le=100)] = 3
+    """How often one `assay run` starts its engine again after it died or hung, with what was not answered; 0: the run
+    ends there."""
+    rungs: Annotated[int, Field(ge=0, le=20)] = 6
+    """How often an engine that ran out of memory is built again with less: fewer sequences, a smaller budget, fewer
+    graphs, less for keys and values. 0: the run ends there."""
+    hang_s: Annotated[float, Field(ge=5)] | Auto = "auto"
+    """Seconds without a word from an engine that has work, after which it has hung. `auto`: 300 on a GPU, 900 on a CPU.
+    One that uses no processor time either has hung after 60."""
 
 
 class VllmEngine(Config):
@@ -95,6 +124,9 @@ class VllmEngine(Config):
     cudagraph: Cudagraph = Cudagraph()
     compile: Literal["auto", "none", "full"] = "auto"
     """torch.compile: `none`, or `full` (vLLM's level 3). `auto`: none on a CPU, where it costs more than it brings."""
+    compile_cache: str = "auto"
+    """The folder that keeps what was compiled, so that the next start is a warm one: a path from the YAML file's own
+    folder. `auto`: `cache/vllm` under ASSAY_HOME."""
     prefill: Prefill = Prefill()
     max_model_len: Annotated[int, Field(ge=16)] | Auto = "auto"
     """Tokens of one prompt and its answer together."""
@@ -106,6 +138,55 @@ class VllmEngine(Config):
     prefix_caching: bool = True
     """Whether keys and values of a prompt's beginning are kept for the next prompt that begins so."""
     grammar: Grammar = Grammar()
+    failures: Failures = Failures()
+    quantization: str = "auto"
+    """How the weights are stored on the device. `auto`: as the model's folder says. `none`: not at all, and a folder
+    that is quantized is refused. Or a method of the installed vLLM by its name, such as `fp8`, which quantizes while
+    loading. Less memory, other answers."""
+    adapters: list[Adapter] = Field(default_factory=list)
+    """LoRA adapters, `[{name, path}]`, all loaded beside the model; a dataset's `adapter` chooses one."""
+    speculative: Speculative = Speculative()
+    parallel: Parallel = Parallel()
+    rope_scaling: dict[str, Any] | None = None
+    """A context longer than the model's own, as its maker describes it: `{rope_type: yarn, factor: 4.0,
+    original_max_position_embeddings: 8192}`. The model's limit becomes `factor` times the original one. Changes
+    answers."""
+    hf_overrides: dict[str, Any] = Field(default_factory=dict)
+    """Keys of the model's config.json with other values, such as `{max_position_embeddings: 32768}`."""
+    attention_backend: str = "auto"
+    """Which kernels compute attention: `auto`, or a name of the installed vLLM, such as `FLASH_ATTN`, `FLASHINFER`,
+    `TRITON_ATTN`. The last digits of the numbers differ between them."""
+    sleep_mode: bool = False
+    """Whether the engine can give its GPU memory back and take it again without starting anew; not on a CPU."""
+    batch_invariant: bool = False
+    """Whether an answer is kept from depending on what shares its batch (VLLM_BATCH_INVARIANT): slower, and equal in
+    bfloat16 too; not on a CPU."""
+    trace_steps: Annotated[int, Field(ge=0, le=1000)] = 0
+    """How many of the first steps torch's profiler records, into the folder `trace` of the run; they are slower. 0:
+    none."""
+    extra: dict[str, Any] = Field(default_factory=dict)
+    """Any other argument of the installed vLLM, by the name that its EngineArgs has for it."""
+    python: str | None = None
+    """The interpreter of another environment, whose vLLM is used: a path. It runs code, so `allow_code` must stand in
+    the same file or one that it extends."""
+    allow_code: bool = False
+    """Whether `python` and those arguments of `extra` that run code are taken. Only from a file, never from an override
+    or a form."""
+
+    @field_validator("rope_scaling")
+    @classmethod
+    def _rope(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if value is None else check_rope(value)
+
+    @field_validator("adapters")
+    @classmethod
+    def _names_once(cls, value: list[Adapter]) -> list[Adapter]:
+        names = [adapter.name for adapter in value]
+        if len(names) != len(set(names)):
+            raise ValueError("two adapters have the same name")
+        if BASE in names:
+            raise ValueError(f"an adapter cannot be called `{BASE}`: a dataset's `adapter: {BASE}` is the model itself")
+        return value
 
     @field_validator("cudagraph", mode="before")
     @classmethod

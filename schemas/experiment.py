@@ -38,6 +38,8 @@ class DatasetUse(Config):
     """The most samples of it, its first ones."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """The most tokens an answer may have, in place of the dataset's own number."""
+    adapter: str | None = None
+    """The LoRA adapter that answers, in place of the dataset's own; `none`: the model itself."""
 
 
 class Group(Config):

@@ -28,6 +28,10 @@ class ModelFacts(Facts):
     """sha256 over the weights, the config and the tokenizer."""
     eos_token_ids: list[int]
     bos_token_id: int | None
+    intermediate_size: int | None = None
+    """The width of a layer's MLP; None where the config does not say it."""
+    dummy: bool = False
+    """Whether there are no weights, and the engine makes some up."""
 
 
 class DeviceFacts(Facts):
@@ -56,6 +60,33 @@ class PlannedOption(Facts):
     reason: str
     evidence: str
     source: Literal["user", "plan", "default"]
+    would_change: str = ""
+    """What would lead to another value: a figure of the profile, the model or the device, or a key in the YAML."""
+
+
+class Prediction(Facts):
+    """What the engine will take of one device's memory, said before anything is loaded. Bytes; None where it is not
+    known, or there is none."""
+
+    weights_bytes: int
+    """The weights in the format that they are computed in."""
+    kv_need_tokens: int
+    """Tokens of the largest requests that run at once, with their whole answers, in whole blocks."""
+    kv_need_bytes: int
+    kv_bytes: int
+    """What the cache of keys and values gets: on a CPU what the plan sets, on a GPU what the rest leaves."""
+    activation_bytes: int
+    """The most that one step of the engine holds beside weights and cache."""
+    graph_bytes: int | None
+    """Recorded CUDA graphs; an estimate. None without graphs."""
+    other_bytes: int
+    """The process itself: Python, torch and vLLM, on a GPU CUDA's own."""
+    total_bytes: int
+    available_bytes: int
+    """What the engine may take: on a CPU the memory available now, on a GPU its share of the memory."""
+    fits: bool
+    basis: dict[str, str]
+    """How each number was found, in words, by its name."""
 
 
 class Estimate(Facts):
@@ -76,6 +107,8 @@ class EnginePlan(Facts):
     options: list[PlannedOption]
     estimate: Estimate
     warnings: list[str]
+    prediction: Prediction | None = None
+    """None in a plan that was written before there was one."""
 
     def value(self, option: str) -> Any:
         """The value of one option. Raises KeyError for a name that the plan does not have."""

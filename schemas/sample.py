@@ -130,6 +130,8 @@ class Request:
     """What tells the reasoning from the answer; None: all of the text is the answer."""
     reasoning_begun: bool = False
     """The prompt ends within the reasoning, so that what the engine gives goes on with it."""
+    adapter: str | None = None
+    """The LoRA adapter that answers; None: the model itself."""
 
     @property
     def engine_stop(self) -> list[str]:

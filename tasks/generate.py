@@ -9,15 +9,19 @@ from typing import Any
 
 from schemas.sample import Request
 from tasks.engine.client import EngineClient
-from tasks.engine.protocol import Progress, WireResult
-from tasks.responses import FAILED, RowContext, refused_row, response_row, wire_request
+from tasks.engine.failure import EngineDied
+from tasks.engine.protocol import Progress, Steps, WireResult
+from tasks.engine.pulse import Pulse
+from tasks.engine.turns import Turns
+from tasks.responses import FAILED, RowContext, killer_row, refused_row, response_row, wire_request
 
 PART_ROWS = 512
 PART_EVERY_S = 2.0
 """A part is written when it has so many rows, or when its first row is so old."""
 
-HUNG_S = 900.0
+HANG_S = 900.0
 """An engine with work that says nothing for so long has hung: the longest step takes far less."""
+OUT_OF_TIME = "the time limit was reached"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,19 @@ class GenerateSummary:
         return sum(self.statuses[status] for status in FAILED)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """The engine that goes on where another one ended. suspected: whether a request may be what that one died of."""
+
+    engine: EngineClient
+    context: RowContext
+    window: int
+    suspected: bool
+
+
+Replace = Callable[[EngineDied, Turns], Replacement | None]
+
+
 class _Answers:
     """Makes rows of results, counts them, keeps them in durable parts. `arrived`: what is still to be made a row."""
 
@@ -59,8 +76,8 @@ class _Answers:
     ) -> None:
         self.summary = GenerateSummary(total=len(requests))
         self.arrived: collections.deque[WireResult] = collections.deque()
+        self.context = context
         self._by_id = {request.request_id: request for request in requests}
-        self._context = context
         self._write = write
         self._on_update = on_update
         self._rows: list[dict[str, Any]] = []
@@ -72,7 +89,7 @@ class _Answers:
         """One is taken off only when its row is kept, so that an interrupt in between loses none."""
         while self.arrived:
             result = self.arrived[0]
-            self.take(response_row(self._by_id[result.request_id], result, self._context))
+            self.take(response_row(self._by_id[result.request_id], result, self.context))
             self.arrived.popleft()
 
     def take(self, row: dict[str, Any]) -> None:
@@ -107,6 +124,14 @@ class _Answers:
                 )
             )
 
+    def last_words(self, turns: Turns, rest: Sequence[WireResult]) -> None:
+        """Takes what an engine had answered when it died."""
+        for result in rest:
+            self.arrived.append(result)
+            turns.answered(result.request_id)
+        self.take_arrived()
+        self.flush(force=True)
+
     def end(self, rest: Sequence[WireResult]) -> None:
         """Takes what had arrived last, and puts everything on disk."""
         self.arrived.extend(rest)
@@ -115,7 +140,7 @@ class _Answers:
         self.summary.wall_s = time.monotonic() - self._started
 
 
-def generate(
+def generate(  # noqa: PLR0913 - what it asks, what it tells
     *,
     engine: EngineClient,
     requests: Sequence[Request],
@@ -123,39 +148,82 @@ def generate(
     window: int,
     write: Callable[[Sequence[dict[str, Any]]], None],
     on_update: Callable[[Update], None] | None = None,
+    on_steps: Callable[[list[Steps], str], None] | None = None,
     deadline: float | None = None,
+    hang_s: float = HANG_S,
+    replace: Replace | None = None,
 ) -> GenerateSummary:
     """Answers every request, in order, with at most `window` of them at the engine at once.
 
-    write: takes rows of `requests` and returns once they are on disk. deadline: a monotonic time at which to stop with
-    what is finished. Raises EngineError if the engine dies or hangs; whatever ends this early (that, Ctrl-C, SIGTERM),
-    the rows that came are written first.
+    write: takes rows of `requests` and returns once they are on disk. on_steps: takes what the engine of this id told
+    of its steps. deadline: a monotonic time at which to stop with what is finished. hang_s: seconds without a word
+    after which the engine has hung. replace: gives another engine for one that died or hung, and None where the time
+    ran out; it raises EngineError where there shall be no further one. Without it the death is the end.
+
+    Raises EngineError if the engine dies or hangs for good; whatever ends this early (that, Ctrl-C, SIGTERM), the rows
+    that came are written first.
     """
     answers = _Answers(requests, context, write, on_update)
     for request in requests:
         if request.refused is not None:
             answers.take(refused_row(request, context))
-    todo = [request for request in requests if request.refused is None]
-    next_up, outstanding = 0, 0
+    turns = Turns((request for request in requests if request.refused is None), window=window)
+    alive: EngineClient | None = engine
+    pulse = Pulse(pid=engine.pid, hang_s=hang_s)
     try:
-        while next_up < len(todo) or outstanding:
+        while turns and answers.summary.stopped is None:
             if deadline is not None and time.monotonic() >= deadline:
-                answers.summary.stopped = "the time limit was reached"
+                answers.summary.stopped = OUT_OF_TIME
                 engine.abort_all()
                 break
-            # Refilled by halves: a message for each finished request would be many small ones.
-            if outstanding <= window // 2 and next_up < len(todo):
-                batch = todo[next_up : next_up + window - outstanding]
-                engine.submit([wire_request(request, context.sampling[request.dataset]) for request in batch])
-                next_up += len(batch)
-                outstanding += len(batch)
-            answers.arrived.extend(engine.results(on_progress=answers.report))
-            outstanding -= len(answers.arrived)
-            answers.take_arrived()
+            try:
+                _ask_and_take(engine, turns, answers, pulse)
+            except EngineDied as died:
+                answers.last_words(turns, engine.drain())
+                _tell_steps(engine, answers, on_steps)
+                if replace is None:
+                    raise
+                alive = None
+                next_one = replace(died, turns) if deadline is None or time.monotonic() < deadline else None
+                if next_one is None:
+                    answers.summary.stopped = OUT_OF_TIME
+                    break
+                _lay_blame(died, turns, answers, suspected=next_one.suspected)
+                answers.context, turns.window = next_one.context, next_one.window
+                alive = engine = next_one.engine
+                pulse = Pulse(pid=engine.pid, hang_s=hang_s)
             answers.flush()
-            answers.report()
-            if engine.silent_s > HUNG_S:
-                raise engine.hung()
+            _tell_steps(engine, answers, on_steps)
     finally:
-        answers.end(engine.drain())
+        answers.end([] if alive is None else alive.drain())
     return answers.summary
+
+
+def _ask_and_take(engine: EngineClient, turns: Turns, answers: _Answers, pulse: Pulse) -> None:
+    """One round: hands over what is due, takes what comes within a second. Raises EngineDied."""
+    sampling = answers.context.sampling
+    batch = turns.next()
+    if batch:
+        engine.submit([wire_request(request, sampling[request.dataset]) for request in batch])
+    for result in engine.results(on_progress=answers.report):
+        answers.arrived.append(result)
+        turns.answered(result.request_id)
+    answers.take_arrived()
+    answers.report()
+    why = pulse.stopped(engine.silent_s)
+    if why is not None:
+        raise engine.hung(why)
+
+
+def _lay_blame(died: EngineDied, turns: Turns, answers: _Answers, *, suspected: bool) -> None:
+    if not suspected:
+        turns.put_back()
+        return
+    killer = turns.died()
+    if killer is not None:
+        answers.take(killer_row(killer, answers.context, words=died.last_words))
+
+
+def _tell_steps(engine: EngineClient, answers: _Answers, on_steps: Callable[[list[Steps], str], None] | None) -> None:
+    if on_steps is not None and (steps := engine.take_steps()):
+        on_steps(steps, answers.context.engine_id)

@@ -29,9 +29,9 @@ def plan_requests(
         if "generate" in wanted:
             requests.extend(_answers(dataset, sample, arms))
         if "loglikelihood" in wanted:
-            requests.extend(_choices(sample))
+            requests.extend(_choices(dataset, sample))
         if "rolling" in wanted:
-            requests.extend(_windows(sample))
+            requests.extend(_windows(dataset, sample))
     return requests
 
 
@@ -55,10 +55,11 @@ def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[str]) -> Iter
             refused=sample.grammar_error if guided else None,
             reasoning_parser=dataset.reasoning_parser,
             reasoning_begun=begun,
+            adapter=dataset.config.adapter,
         )
 
 
-def _choices(sample: Sample) -> Iterable[Request]:
+def _choices(dataset: NamedDataset, sample: Sample) -> Iterable[Request]:
     for index, choice in enumerate(sample.choices):
         yield Request(
             request_id=request_id(sample.sample_id, "free", "loglikelihood", index),
@@ -72,10 +73,11 @@ def _choices(sample: Sample) -> Iterable[Request]:
             stop=[],
             continuation_start=choice.start,
             encoded_apart=choice.encoded_apart,
+            adapter=dataset.config.adapter,
         )
 
 
-def _windows(sample: Sample) -> Iterable[Request]:
+def _windows(dataset: NamedDataset, sample: Sample) -> Iterable[Request]:
     for index, window in enumerate(sample.windows):
         yield Request(
             request_id=request_id(sample.sample_id, "free", "loglikelihood", index),
@@ -88,6 +90,7 @@ def _windows(sample: Sample) -> Iterable[Request]:
             max_tokens=1,
             stop=[],
             continuation_start=window.start - window.begin,
+            adapter=dataset.config.adapter,
         )
 
 
@@ -107,11 +110,19 @@ def planned_load(requests: Iterable[Request]) -> PlannedLoad:
 
 
 def engine_identity(
-    *, model_fingerprint: str, versions: Mapping[str, str], device_name: str, resolved: Mapping[str, Any]
+    *,
+    model_fingerprint: str,
+    versions: Mapping[str, str],
+    device_name: str,
+    resolved: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What of an engine can change an answer. Sizes of the scheduler are left out on purpose: a step down the memory
-    ladder must not void what was answered before it."""
+    ladder must not void what was answered before it.
+
+    options: what was asked of it, of which only what is out of the ordinary is in the identity."""
     return {
+        **_out_of_the_ordinary(options or {}, resolved),
         "model": model_fingerprint,
         "vllm": versions.get("vllm"),
         "torch": versions.get("torch"),
@@ -133,11 +144,31 @@ def engine_identity(
     }
 
 
+def _out_of_the_ordinary(options: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """What few engines have; of those that have none of it, nothing. `adapters`: the content of each, by name."""
+    found: dict[str, Any] = {}
+    if options.get("adapters"):
+        found["adapters"] = {adapter["name"]: adapter["fingerprint"] for adapter in options["adapters"]}
+    if options.get("speculative"):
+        found["speculative"] = {key: value for key, value in options["speculative"].items() if key != "model"}
+    for name in ("hf_overrides", "extra", "batch_invariant", "cpu_offload_gb"):
+        if options.get(name):
+            found[name] = options[name]
+    for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+        if (resolved.get(name) or 1) > 1:
+            found[name] = resolved[name]
+    return found
+
+
 def request_key(request: Request, *, identity: Mapping[str, Any], sampling: Sampling) -> str:
-    """sha256 over everything that decides the answer. Equal keys: the same question to the same engine."""
+    """sha256 over everything that decides the answer. Equal keys: the same question to the same engine.
+
+    Of the engine's adapters only the one that answers counts, by its content, and whether there are any: with them the
+    model's layers are computed in another way."""
+    adapters = identity.get("adapters")
     grammar = None if request.grammar is None else [request.grammar.kind, request.grammar.content]
     parts = [
-        dict(identity),
+        {**identity, "adapters": True} if adapters else dict(identity),
         request.prompt_token_ids,
         [sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed, request.max_tokens, request.stop],
         grammar,
@@ -145,5 +176,6 @@ def request_key(request: Request, *, identity: Mapping[str, Any], sampling: Samp
         request.continuation_start,
         request.repeat,
         *([] if request.reasoning_parser is None else [request.reasoning_parser]),
+        *([] if request.adapter is None else [{"adapter": (adapters or {}).get(request.adapter)}]),
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -56,6 +56,7 @@ def wire_request(request: Request, sampling: Sampling) -> WireRequest:
         if request.grammar is None
         else WireGrammar(kind=request.grammar.kind, content=request.grammar.content),
         continuation_start=request.continuation_start,
+        adapter=request.adapter,
     )
 
 
@@ -89,6 +90,12 @@ def refused_row(request: Request, context: RowContext) -> dict[str, Any]:
     return _asked(request, context) | {"status": "refused", "error": request.refused}
 
 
+def killer_row(request: Request, context: RowContext, *, words: str) -> dict[str, Any]:
+    """The row of a request that engines die of. words: the last one's last."""
+    error = f"the engine died of this request: it was in flight when two died, the second time alone. {words}"
+    return _asked(request, context) | {"status": "error", "error": error}
+
+
 def _asked(request: Request, context: RowContext) -> dict[str, Any]:
     sampling = context.sampling[request.dataset]
     return {
@@ -104,6 +111,7 @@ def _asked(request: Request, context: RowContext) -> dict[str, Any]:
         "choice_index": request.choice_index,
         "repeat": request.repeat,
         "phase": "quality",
+        "adapter": request.adapter,
         "sampling": sampling.model_dump() | {"max_tokens": request.max_tokens, "stop": request.stop},
         "reused": False,
         "prompt_tokens": len(request.prompt_token_ids),
@@ -161,6 +169,8 @@ def _timings(result: WireResult, context: RowContext) -> dict[str, Any]:
         "prefill_ms": result.prefill_ms,
         "decode_ms": result.decode_ms,
         "prefill_steps": result.prefill_steps,
+        "draft_tokens": result.draft_tokens,
+        "accepted_tokens": result.accepted_tokens,
         "gaps_ms": result.gaps_ms,
         "gap_tokens": result.gap_tokens,
     }

@@ -22,6 +22,8 @@ class Session:
         arguments of a task, token by token."""
         self.request_keys: dict[str, str] = {}
         """By request_id, once the engine is known: what an answer must carry to be this run's."""
+        self.restarted = False
+        """Whether an engine ended while it answered, and another one went on."""
 
     @property
     def cache(self) -> Path:

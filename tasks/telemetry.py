@@ -104,6 +104,10 @@ class Telemetry:
     def start(self) -> None:
         self._thread.start()
 
+    def watch(self, pid: int) -> None:
+        """Another engine took over: from now on this process's tree is the engine."""
+        self._pid = pid
+
     def stop(self) -> None:
         """Ends the thread and writes what it had."""
         self._stop.set()

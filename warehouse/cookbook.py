@@ -146,6 +146,53 @@ GROUP BY threshold, l.bucket, l.bucket_from
 ORDER BY threshold, l.bucket_from""",
     ),
     Recipe(
+        "What did long prompts do to the first token of short ones, and were they split?",
+        """SELECT policy, threshold, prompts, sum(n) AS n, sum(split) AS split, max(steps_max) AS most_steps,
+    round(avg(ttft_p50_ms), 1) AS ttft_p50_ms, round(max(ttft_p99_ms), 1) AS worst_p99_ms
+FROM prefill_effect
+GROUP BY policy, threshold, prompts
+ORDER BY threshold, prompts DESC""",
+    ),
+    Recipe(
+        "Which prompts were split, and into how many steps?",
+        """SELECT r.run_id, r.sample_id, r.arm, r.prompt_tokens, r.prefill_steps, round(r.ttft_ms, 1) AS ttft_ms
+FROM requests AS r
+WHERE r.prefill_steps > 1
+ORDER BY r.prefill_steps DESC, r.run_id DESC, r.sample_id, r.arm
+LIMIT 20""",
+    ),
+    Recipe(
+        "What did CUDA graphs bring: how much ran from one, what was padded, how long did a step take?",
+        """SELECT run_id, cudagraph_mode, steps, round(graph_share_steps, 3) AS from_graphs,
+    round(padding_share, 3) AS padding, sizes_used, round(decode_step_p50_ms, 1) AS decode_step_ms,
+    round(tpot_p50_ms, 1) AS tpot_ms, capture_s
+FROM graph_effect
+ORDER BY run_id DESC""",
+    ),
+    Recipe(
+        "How busy was the engine, and how full its cache?",
+        """SELECT run_id, steps, prompt_tokens, decode_tokens, round(running_mean, 1) AS running, waiting_max,
+    round(kv_usage_max, 3) AS kv_max, preempted, round(prefix_hit_rate, 3) AS hit_rate, round(busy_s, 3) AS busy_s
+FROM engine_work
+ORDER BY run_id DESC""",
+    ),
+    Recipe(
+        "At which sizes did the engine's steps run, and what did each take?",
+        """SELECT run_id, graph_mode, graph_size, sum(stands_for) AS steps, sum(stands_for * padded_tokens) AS padded,
+    round(median(step_ms), 1) AS step_ms
+FROM steps
+GROUP BY run_id, graph_mode, graph_size
+ORDER BY run_id DESC, graph_mode NULLS LAST, graph_size""",
+    ),
+    Recipe(
+        "How well did speculation guess, by position?",
+        """SELECT m.run_id, position, round((m.details->'by_position'->>(position - 1))::DOUBLE, 3) AS accepted,
+    (m.details->'drafted_by_position'->>(position - 1))::BIGINT AS drafted
+FROM metrics AS m, LATERAL unnest(range(1, 1 + json_array_length(m.details->'by_position')::BIGINT)) AS p (position)
+WHERE m.name = 'engine.spec.acceptance'
+ORDER BY m.run_id DESC, position""",
+    ),
+    Recipe(
         "Which prompts are slow, run after run?",
         """SELECT dataset, sample_id, any_value(prompt_tokens) AS prompt_tokens, count(*) AS answers,
     round(median(e2e_ms), 1) AS median_ms, round(max(e2e_ms), 1) AS worst_ms

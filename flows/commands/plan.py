@@ -8,14 +8,17 @@ from flows.commands.checks import check_model
 from flows.commands.output import print_json, stdout_console
 from flows.console import RunConsole
 from flows.runtime import assay_home
-from schemas.plan import EnginePlan
+from schemas.plan import EnginePlan, Prediction
 from schemas.summary import DatasetsSummary
 from tasks.config.document import to_yaml
 from tasks.config.resolve import load_experiment
 from tasks.dataset.stage import add_profiles, render_datasets
 from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
+from tasks.plan.batch import MIB
+from tasks.plan.context import as_overridden
 from tasks.plan.device import read_device_facts
+from tasks.plan.predict import memory_lines
 from tasks.plan.stage import plan_run, run_requests
 
 
@@ -26,11 +29,12 @@ def show_plan(*, file: str, overrides: Sequence[str], limit: int | None, as_json
     check_model(experiment, file=file, overrides=overrides)
     cache = home / "cache"
     folder = model_folder(experiment.model, cache=cache, on_progress=RunConsole().warn)
-    model = read_model_facts(folder, cache=cache)
+    model = as_overridden(read_model_facts(folder, cache=cache), experiment.engine)
     samples, summaries = render_datasets(experiment, model=model, folder=folder)
     datasets = add_profiles(DatasetsSummary(datasets=summaries), samples)
     requests = run_requests(experiment, datasets=datasets, samples=samples)
-    plan = plan_run(experiment, home=home, requests=requests, model=model, device=read_device_facts())
+    device = read_device_facts(python=experiment.engine.python)
+    plan = plan_run(experiment, home=home, requests=requests, model=model, device=device)
     warnings = [*datasets.warnings, *plan.warnings]
     if as_json:
         print_json(
@@ -46,6 +50,8 @@ def show_plan(*, file: str, overrides: Sequence[str], limit: int | None, as_json
     console.print(f"# {experiment.name}, every name resolved\n{to_yaml(experiment)}", markup=False, soft_wrap=True)
     console.print(_data_table(datasets))
     console.print(_options_table(plan))
+    if plan.prediction is not None:
+        console.print(_memory_table(plan.prediction))
     estimate = plan.estimate
     console.print(
         f"{estimate.requests:,} requests, {estimate.prompt_tokens:,} prompt tokens, at most "
@@ -80,7 +86,26 @@ def _options_table(plan: EnginePlan) -> Table:
     table.add_column("value", justify="right")
     table.add_column("vLLM's own", justify="right")
     table.add_column("from")
-    table.add_column("why", ratio=1)
+    table.add_column("why", ratio=3)
+    table.add_column("what would change it", ratio=2)
     for option in plan.options:
-        table.add_row(option.option, str(option.value), str(option.default_value), option.source, option.reason)
+        table.add_row(
+            option.option,
+            str(option.value),
+            str(option.default_value),
+            option.source,
+            option.reason,
+            option.would_change,
+        )
+    return table
+
+
+def _memory_table(prediction: Prediction) -> Table:
+    """What the engine is predicted to take of one device's memory."""
+    table = Table(title="memory, predicted", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("part")
+    table.add_column("MiB", justify="right")
+    table.add_column("found from", ratio=1)
+    for name, size, basis in memory_lines(prediction):
+        table.add_row(name, "–" if size is None else f"{size / MIB:,.0f}", basis)
     return table

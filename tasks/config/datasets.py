@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from schemas.adapter import BASE
 from schemas.dataset import Dataset, NamedDataset
 from schemas.engine import Sampling
 from schemas.errors import ConfigError, Problem
@@ -92,9 +93,16 @@ class Datasets:
         own_limit = dataset.limit if use.limit is None else use.limit
         limits = [number for number in (own_limit, limit) if number is not None]
         max_tokens = dataset.max_tokens if use.max_tokens is None else use.max_tokens
+        adapter = dataset.adapter if use.adapter is None else use.adapter
         return NamedDataset(
             name=found.name,
-            config=dataset.model_copy(update={"limit": min(limits) if limits else None, "max_tokens": max_tokens}),
+            config=dataset.model_copy(
+                update={
+                    "limit": min(limits) if limits else None,
+                    "max_tokens": max_tokens,
+                    "adapter": None if adapter == BASE else adapter,
+                }
+            ),
             sampling=sampling.model_copy(
                 update={
                     "max_tokens": sampling.max_tokens if max_tokens is None else max_tokens,

@@ -15,10 +15,8 @@ from tasks.config.yaml_file import KeyPath, printable
 
 RUNS_CODE = frozenset(
     {
-        "allow_code",
         "custom_code",
         "custom_pipeline",
-        "hf_overrides",
         "logits_processors",
         "trust_remote_code",
         "unsafe_code",

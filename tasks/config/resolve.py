@@ -12,6 +12,7 @@ from schemas.experiment import Experiment, ExperimentFile, gate_faults, group_fa
 from tasks.config.datasets import Datasets
 from tasks.config.disk import is_file
 from tasks.config.document import config_hash, experiment_json_schema, to_yaml
+from tasks.config.engines import adapter_problems, whole_engine
 from tasks.config.explain import shown
 from tasks.config.layers import Layer, Layers
 from tasks.config.locate import (
@@ -75,6 +76,8 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
         problems += [_guided_reasoning(each, experiment) for each in unguided]
         if problems:
             raise ConfigError(problems)
+    if problems := adapter_problems(named, engine, experiment):
+        raise ConfigError(problems)
     groups = datasets.groups | written.groups
     faults = group_faults(groups, datasets=named)
     faults += gate_faults(written.gates, known=known_of(datasets=named, groups=groups, arms=written.arms))
@@ -172,9 +175,9 @@ def _engine_over(
     complete.pop("extends", None)
     problems: list[Problem] = []
     engine = Layers(layers).validated(VllmEngine, complete, problems)
-    if problems:
+    if problems or engine is None:
         raise ConfigError(problems)
-    return engine
+    return whole_engine(engine, Layers(layers))
 
 
 def _long_form(block: Any) -> Any:

@@ -1,6 +1,7 @@
 """The flow's end of the engine: start the process, build, submit, take what comes back."""
 
 import contextlib
+import os
 import shutil
 import sys
 import tempfile
@@ -13,8 +14,9 @@ import zmq
 
 from schemas.errors import EngineError
 from tasks.engine import protocol
+from tasks.engine.failure import EngineDied, How
 from tasks.engine.process import SupervisedProcess
-from tasks.engine.settings import engine_environment
+from tasks.engine.settings import ProcessSettings, engine_environment
 
 START_TIMEOUT_S = 600.0
 _CLOSE_TIMEOUT_S = 15.0
@@ -24,10 +26,17 @@ _POLL_MS = 200
 class EngineClient:
     """One engine process. A context manager: leaving it ends the process and everything below it."""
 
-    def __init__(self, *, log_path: Path, cores: Iterable[int], compiles: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        log_path: Path,
+        cores: Iterable[int] = (),
+        compiles: bool = True,
+        settings: ProcessSettings | None = None,
+    ) -> None:
         """Starts the process, which begins to import vLLM at once; `build` comes when the plan is made.
 
-        compiles: whether torch.compile may be used in it at all (see `engine_environment`)."""
+        settings: what must be known before; without them, cores and compiles alone (see `ProcessSettings`)."""
         # An ipc address may have 107 characters at most, so the folder is a short one. mkdtemp makes it 0700.
         self._folder = Path(tempfile.mkdtemp(prefix="assay-"))
         self._context = zmq.Context()
@@ -38,14 +47,30 @@ class EngineClient:
         self._hello: protocol.Hello | None = None
         self._closed = False
         self._heard_at = time.monotonic()
-        root = Path(__file__).resolve().parents[2]
-        self.settings = (tuple(cores), compiles)
+        self._log_from = log_path.stat().st_size if log_path.exists() else 0
+        self._steps: list[protocol.Steps] = []
+        self.settings = settings or ProcessSettings(cores=tuple(cores), compiles=compiles)
+        known = self.settings
+        environment = engine_environment(cores=known.cores, compiles=known.compiles) | dict(known.variables)
         self.started_at = time.monotonic()
+        program = ["tasks.engine.worker", address, repr(self.started_at)]
+        if known.copies > 1:
+            program = [f"{program[0]}.copies", *program[1:], str(known.copies), str(known.devices)]
         self._process = SupervisedProcess(
-            [sys.executable, "-P", "-m", "tasks.engine.worker", address, repr(self.started_at)],
-            env=engine_environment(cores=self.settings[0], compiles=compiles) | {"PYTHONPATH": str(root)},
+            [known.python or sys.executable, "-m", *program],
+            env=environment | {"PYTHONPATH": self._search_path(known.python), "PYTHONSAFEPATH": "1"},
             log_path=log_path,
         )
+
+    def _search_path(self, python: str | None) -> str:
+        """Where the process finds the worker; another interpreter finds nothing else of this environment there."""
+        tasks = Path(__file__).resolve().parents[1]
+        if python is None:
+            return os.pathsep.join([str(tasks.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+        alone = self._folder / "worker"
+        alone.mkdir()
+        (alone / "tasks").symlink_to(tasks)
+        return str(alone)
 
     def __enter__(self) -> "EngineClient":
         return self
@@ -66,20 +91,22 @@ class EngineClient:
         """Gives the engine's log another name on the same disk."""
         self._process.move_log(target)
 
-    def hello(self) -> protocol.Hello:
-        """Waits until vLLM is imported. Raises EngineError if the process dies first."""
+    def hello(self, *, timeout_s: float = START_TIMEOUT_S) -> protocol.Hello:
+        """Waits until vLLM is imported. Raises EngineDied if the process dies first."""
         if self._hello is None:
-            message = self._receive(START_TIMEOUT_S)
+            message = self._receive(timeout_s)
             if not isinstance(message, protocol.Hello):
                 raise self._error("while starting", f"unexpected {type(message).__name__}")
             self._hello = message
         return self._hello
 
-    def build(self, *, model: str | Path, options: dict[str, Any]) -> protocol.Built:
-        """Builds the engine and waits until it has answered a first token. Raises EngineError with the log's end."""
-        self.hello()
-        self._send(protocol.Build(model=str(model), options=options))
-        message = self._receive(START_TIMEOUT_S)
+    def build(
+        self, *, model: str | Path, options: dict[str, Any], timeout_s: float = START_TIMEOUT_S
+    ) -> protocol.Built:
+        """Builds the engine and waits until it has answered a first token. Raises EngineDied with the log's end."""
+        self.hello(timeout_s=timeout_s)
+        self._send(protocol.Build(model=str(model), options=options, trace_dir=str(self.log_path.parent / "trace")))
+        message = self._receive(timeout_s)
         if not isinstance(message, protocol.Built):
             raise self._error("while building", f"unexpected {type(message).__name__}")
         return message
@@ -92,7 +119,7 @@ class EngineClient:
     def results(
         self, *, on_progress: Callable[[protocol.Progress], None] | None = None, wait_s: float = 1.0
     ) -> Iterator[protocol.WireResult]:
-        """The results that are there or come within `wait_s`. Raises EngineError if the engine has died."""
+        """The results that are there or come within `wait_s`. Raises EngineDied if the engine has died."""
         end = time.monotonic() + wait_s
         while (left := end - time.monotonic()) > 0:
             message = self._receive_or_none(left)
@@ -116,7 +143,14 @@ class EngineClient:
             message = protocol.decode_from_engine(self._socket.recv())
             if isinstance(message, protocol.Results):
                 found += message.results
+            elif isinstance(message, protocol.Steps):
+                self._steps.append(message)
         return found
+
+    def take_steps(self) -> list[protocol.Steps]:
+        """What the engine told of its steps since this was last asked. It comes with whatever else is received."""
+        taken, self._steps = self._steps, []
+        return taken
 
     @property
     def silent_s(self) -> float:
@@ -142,6 +176,31 @@ class EngineClient:
         if not isinstance(message, protocol.Done):
             raise self._error("while resetting its cache", f"unexpected {type(message).__name__}")
 
+    def reschedule(self, *, threshold: int, budget: int, timeout_s: float = 30.0) -> None:
+        """Another long-prompt threshold and token budget (at most the built one) from the next step on. Only between
+        requests. Raises EngineError where vLLM's scheduler is not within reach, or for a budget that is too large."""
+        self._send(protocol.Reschedule(long_prefill_token_threshold=threshold, max_num_batched_tokens=budget))
+        message = self._receive(timeout_s)
+        if isinstance(message, protocol.Refused):
+            raise EngineError(f"the engine cannot change its schedule: {message.reason}")
+        if not isinstance(message, protocol.Done):
+            raise self._error("while rescheduling", f"unexpected {type(message).__name__}")
+
+    def sleep(self, *, level: int = 1, timeout_s: float = 120.0) -> None:
+        """Has the engine give its GPU memory back; only between requests, and built with `sleep_mode`. level 1 keeps
+        the weights in the host's memory, 2 forgets them."""
+        self._ask(protocol.Sleep(level=level), "while put to sleep", timeout_s)
+
+    def wake(self, *, timeout_s: float = 120.0) -> None:
+        """Has the engine take its memory again."""
+        self._ask(protocol.Wake(), "while waking", timeout_s)
+
+    def _ask(self, message: protocol.ToEngine, when: str, timeout_s: float) -> None:
+        self._send(message)
+        answer = self._receive(timeout_s)
+        if not isinstance(answer, protocol.Done):
+            raise self._error(when, f"unexpected {type(answer).__name__}")
+
     def close(self) -> None:
         """Ends the engine and everything below it. May be called twice."""
         if self._closed:
@@ -157,9 +216,9 @@ class EngineClient:
         self._context.term()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def hung(self) -> EngineError:
-        """The error for an engine that lives and says nothing."""
-        return self._error("while answering", f"it has said nothing for {self.silent_s:.0f} s")
+    def hung(self, why: str) -> EngineDied:
+        """The error for an engine that lives and says nothing. why: how that was noticed."""
+        return self._error("while answering", why, how="hung")
 
     def _send(self, message: protocol.ToEngine) -> None:
         try:
@@ -176,21 +235,31 @@ class EngineClient:
                 message = protocol.decode_from_engine(self._socket.recv())
                 self._heard_at = time.monotonic()
                 if isinstance(message, protocol.Failed):
-                    raise self._error(f"in {message.where}", message.message)
+                    raise self._error(f"in {message.where}", message.message, details=message.traceback)
+                if isinstance(message, protocol.Steps):
+                    self._steps.append(message)
+                    continue
                 return message
             code = self._process.returncode
             # A last message may have come between the poll and the end of the process.
             if code is not None and not self._socket.poll(0, zmq.POLLIN):
-                raise self._error("without a word", f"exit status {code}")
+                raise self._error("without a word", f"exit status {code}", how="exit")
             if left_ms <= 0:
                 return None
 
     def _receive(self, timeout_s: float) -> protocol.FromEngine:
         message = self._receive_or_none(timeout_s)
         if message is None:
-            raise self._error("", f"no answer in {timeout_s:.0f} s")
+            raise self._error("to answer", f"nothing came for {timeout_s:.0f} s", how="timeout")
         return message
 
-    def _error(self, when: str, what: str) -> EngineError:
+    def _error(self, when: str, what: str, *, how: How = "reported", details: str = "") -> EngineDied:
         tail = self._process.log_tail(15)
-        return EngineError(f"the engine failed {when}: {what}\nits log, {self.log_path}, ends with:\n{tail}")
+        return EngineDied(
+            f"the engine failed {when}: {what}\nits log, {self.log_path}, ends with:\n{tail}",
+            how=how,
+            words=what,
+            details=details,
+            status=self._process.returncode,
+            log=self._process.log_tail(200, since=self._log_from),
+        )

@@ -53,11 +53,11 @@ class SupervisedProcess:
             self._kill_session()
         return code
 
-    def log_tail(self, lines: int = 30) -> str:
-        """The last lines of the program's log; of each, what a person can take in."""
+    def log_tail(self, lines: int = 30, *, since: int = 0) -> str:
+        """The last lines of the program's log; of each, what a person can take in. since: no byte before this one."""
         with self.log_path.open("rb") as log:
             log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - 64_000))
+            log.seek(max(since, log.tell() - 64_000))
             text = log.read().decode("utf-8", errors="replace")
         return "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} …" for line in text.splitlines()[-lines:])
 

@@ -17,10 +17,12 @@ class Message(msgspec.Struct, kw_only=True, tag=True):
 
 
 class Build(Message):
-    """Build the engine. options: by assay's own names (see tasks/engine/settings.py); model: a Hugging Face folder."""
+    """Build the engine. options: by assay's own names (see tasks/engine/settings.py); model: a Hugging Face folder;
+    trace_dir: where the profiler's traces go."""
 
     model: str
     options: dict[str, Any]
+    trace_dir: str | None = None
 
 
 class WireSampling(msgspec.Struct, kw_only=True):
@@ -30,6 +32,8 @@ class WireSampling(msgspec.Struct, kw_only=True):
     top_k: int = 0
     seed: int | None = None
     stop: list[str] = msgspec.field(default_factory=list)
+    ignore_eos: bool = False
+    """Whether the answer goes on past the model's end of text, to exactly max_tokens."""
 
 
 class WireGrammar(msgspec.Struct, kw_only=True):
@@ -40,13 +44,15 @@ class WireGrammar(msgspec.Struct, kw_only=True):
 
 
 class WireRequest(msgspec.Struct, kw_only=True):
-    """One request. continuation_start: for a log-likelihood request, where in the prompt the scored part begins."""
+    """One request. continuation_start: for a log-likelihood request, where in the prompt the scored part begins.
+    adapter: the name of the one that answers; None: the model itself."""
 
     request_id: str
     prompt_token_ids: list[int]
     sampling: WireSampling
     grammar: WireGrammar | None = None
     continuation_start: int | None = None
+    adapter: str | None = None
 
 
 class Submit(Message):
@@ -67,11 +73,30 @@ class Stats(Message):
     """Ask for the engine's counters; answered by a StatsReply."""
 
 
+class Reschedule(Message):
+    """Use another long-prompt threshold, and a token budget that is at most the one the engine was built with, from the
+    next step on; only with the core in the worker itself. Answered by a Done, or by a Refused."""
+
+    long_prefill_token_threshold: int
+    max_num_batched_tokens: int
+
+
+class Sleep(Message):
+    """Give the GPU's memory back, between requests; answered by a Done. level 1 keeps the weights in the host's memory,
+    2 forgets them."""
+
+    level: int = 1
+
+
+class Wake(Message):
+    """Take the memory again; answered by a Done."""
+
+
 class Close(Message):
     """Shut the engine down and leave."""
 
 
-ToEngine = Build | Submit | Abort | ResetPrefixCache | Stats | Close
+ToEngine = Build | Submit | Abort | ResetPrefixCache | Reschedule | Stats | Sleep | Wake | Close
 
 # ---------------------------------------------------------------- engine -> flow
 
@@ -88,7 +113,8 @@ class Built(Message):
     """The engine is ready.
 
     resolved: the settings that vLLM ended up with, by the names of Build.options where they have one, and more.
-    phases: seconds by name; a phase that this set-up cannot tell apart is missing.
+    phases: seconds by name; a phase that this set-up cannot tell apart is missing. sizes: bytes by name, likewise (see
+    tasks/engine/worker/memory.py).
     """
 
     resolved: dict[str, Any]
@@ -101,7 +127,8 @@ class WireResult(msgspec.Struct, kw_only=True):
 
     sent_at, first_token_at, first_text_at, last_token_at: the worker's clock. gaps_ms and gap_tokens: the time between
     consecutive arrivals and the tokens that each brought (the first arrival is no gap). queued_ms, prefill_ms and
-    decode_ms: the engine's own account.
+    decode_ms: the engine's own account. prefill_steps: scheduler steps that computed its prompt; draft_tokens and
+    accepted_tokens: what was speculated for it; the three are None where the scheduler is in another process.
     """
 
     request_id: str
@@ -117,6 +144,8 @@ class WireResult(msgspec.Struct, kw_only=True):
     cached_tokens: int | None = None
     preemptions: int | None = None
     prefill_steps: int | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
     first_token_at: float | None = None
     first_text_at: float | None = None
     last_token_at: float | None = None
@@ -142,6 +171,81 @@ class Progress(Message):
     steps: int
 
 
+class WireStep(msgspec.Struct, array_like=True, kw_only=True):
+    """One step of vLLM's scheduler. None: this set-up does not tell it.
+
+    step: its number since the engine was built, from 0. stands_for: steps that it stands for, itself among them (not
+    every step is sent of a long run, see tasks/engine/worker/step_log.py). ended_at: the worker's clock. decode_tokens:
+    tokens computed of requests past their prompt, with speculation one and its drafts each; prompt_tokens: all others.
+    graph_mode: full, piecewise or none; graph_size and padded_tokens: tokens of the graph, and how many filled it up.
+    prefix_queries and prefix_hits: tokens looked up in the prefix cache, and found."""
+
+    ended_at: float
+    running: int
+    step: int = 0
+    stands_for: int = 1
+    step_ms: float | None = None
+    waiting: int | None = None
+    prompt_tokens: int | None = None
+    decode_tokens: int | None = None
+    kv_usage: float | None = None
+    preempted: int | None = None
+    graph_mode: str | None = None
+    graph_size: int | None = None
+    padded_tokens: int | None = None
+    prefix_queries: int = 0
+    prefix_hits: int = 0
+
+
+class WireGraphUse(msgspec.Struct, array_like=True, kw_only=True):
+    """Steps that ran in one graph mode at one size, the tokens that they computed, and what filled the graph up.
+
+    size is None without a graph."""
+
+    mode: str
+    size: int | None
+    steps: int
+    tokens: int
+    padded_tokens: int
+
+
+class WireTotals(msgspec.Struct, kw_only=True):
+    """Sums over all steps since the last message, also those that are not sent one by one.
+
+    timed: steps whose time is known, and timed_ms their sum. counted: steps whose tokens are known. kv_usage_sum is
+    over kv_read steps. preempted is None where no step tells it. accepted_by_position and drafted_by_position: tokens,
+    the first drafted one first. prompt_steps: prompts by the number of steps that computed them."""
+
+    steps: int = 0
+    sent: int = 0
+    timed: int = 0
+    timed_ms: float = 0.0
+    counted: int = 0
+    prompt_tokens: int = 0
+    decode_tokens: int = 0
+    kv_read: int = 0
+    kv_usage_sum: float = 0.0
+    kv_usage_max: float = 0.0
+    preempted: int | None = None
+    prefix_queries: int = 0
+    prefix_hits: int = 0
+    graphs: list[WireGraphUse] = msgspec.field(default_factory=list)
+    drafts: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    accepted_by_position: list[int] = msgspec.field(default_factory=list)
+    drafted_by_position: list[int] = msgspec.field(default_factory=list)
+    prompt_steps: dict[int, int] = msgspec.field(default_factory=dict)
+
+
+class Steps(Message):
+    """The scheduler's steps since the last message of this kind; sent about twice a second while there is work, and
+    before the results that leave it without."""
+
+    steps: list[WireStep]
+    totals: WireTotals
+
+
 class StatsReply(Message):
     counters: dict[str, float]
 
@@ -152,6 +256,13 @@ class Done(Message):
     command: str
 
 
+class Refused(Message):
+    """The command of this name cannot be carried out; the engine goes on as it was."""
+
+    command: str
+    reason: str
+
+
 class Failed(Message):
     """The engine cannot go on. where: the command or `step`; message: one line; traceback: the whole of it."""
 
@@ -160,7 +271,7 @@ class Failed(Message):
     traceback: str
 
 
-FromEngine = Hello | Built | Results | Progress | StatsReply | Done | Failed
+FromEngine = Hello | Built | Results | Progress | Steps | StatsReply | Done | Refused | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _to_engine = msgspec.msgpack.Decoder(ToEngine)

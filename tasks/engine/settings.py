@@ -2,12 +2,48 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from schemas.plan import EnginePlan
+from schemas.engine import VllmEngine
+from schemas.plan import DeviceFacts, EnginePlan
+from tasks.plan.graphs import plan_compile
+from tasks.plan.host import plan_cores
+from tasks.plan.on_disk import compile_cache
 
 # Not vLLM's settings but ours: what they became is not read back under the same name.
 _OURS = frozenset({"prefill_policy"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSettings:
+    """What must be known of an engine before its process starts: what it is bound to, and what vLLM and torch read
+    while they are imported."""
+
+    cores: tuple[int, ...]
+    compiles: bool = True
+    python: str | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    copies: int = 1
+    devices: int = 0
+    """Of one copy; 0 on a CPU, where the copies share the cores."""
+
+
+def process_settings(engine: VllmEngine, *, device: DeviceFacts, cache: Path) -> ProcessSettings:
+    """The settings that the plan for this engine will have. cache: assay's own folder for what is made once."""
+    compiled = plan_compile(device=device, asked=engine.compile).value
+    variables = {"VLLM_CACHE_ROOT": compile_cache(engine, cache=cache)}
+    if engine.batch_invariant:
+        variables["VLLM_BATCH_INVARIANT"] = "1"
+    return ProcessSettings(
+        cores=tuple(plan_cores(device).value),
+        compiles=device.kind != "cpu" or compiled != "none",
+        python=engine.python,
+        variables=tuple(sorted(variables.items())),
+        copies=engine.parallel.data,
+        devices=0 if device.kind == "cpu" else engine.parallel.tensor * engine.parallel.pipeline,
+    )
 
 
 def build_options(plan: EnginePlan) -> dict[str, Any]:
@@ -46,11 +82,33 @@ def downgrades(requested: Mapping[str, Any], resolved: Mapping[str, Any]) -> lis
     """Each setting that the engine resolved to something else than was asked, in words. `auto` asks for nothing."""
     found = []
     for option, wanted in requested.items():
-        if option in _OURS or option not in resolved or wanted in (None, "auto"):
+        if option in _OURS or option not in resolved or wanted in (None, "auto", {}):
             continue
         got = resolved[option]
         if option == "cudagraph_capture_sizes" and not wanted:
             continue
-        if got != wanted:
+        if option == "attention_backend" and got is None:
+            continue  # its layers are in another process
+        if option == "quantization" and wanted == "none" and got is None:
+            continue
+        if isinstance(wanted, dict) and isinstance(got, dict):
+            found += [
+                f"{option}.{key}: asked for {value}, the engine runs with {got[key]}"
+                for key, value in wanted.items()
+                if key in got and got[key] != value
+            ]
+        elif got != wanted:
             found.append(f"{option}: asked for {wanted}, the engine runs with {got}")
+    return found
+
+
+def identifying(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that make an engine another one: without folders of this machine, adapters by their content."""
+    found = {name: value for name, value in options.items() if name not in ("compile_cache", "trace_steps", "python")}
+    if "adapters" in found:
+        found["adapters"] = [
+            {key: value for key, value in adapter.items() if key != "path"} for adapter in found["adapters"]
+        ]
+    if isinstance(found.get("speculative"), dict):
+        found["speculative"] = {key: value for key, value in found["speculative"].items() if key != "model"}
     return found

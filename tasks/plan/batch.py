@@ -16,6 +16,8 @@ from tasks.plan.vllm_defaults import (
 CPU_BLOCK_TOKENS = 32
 """The smallest that vLLM's CPU attention takes."""
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+KV_BYTES = {**DTYPE_BYTES, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1}
+"""Bytes of one number of keys and values. A format that is not here counts as 2: room for more than there is."""
 KV_SHARE_OF_MEMORY = 0.5
 """Of what the weights leave of a CPU's available memory."""
 KV_CEILING_BYTES = 2 * GIB
@@ -44,6 +46,9 @@ def plan_max_num_seqs(*, requests: int, device: DeviceFacts, asked: int | str) -
         reason=reason,
         evidence=f"requests {requests:,}; device {device.kind}",
         source=source,
+        would_change=f"engine.max_num_seqs; auto would choose {min(default, requests):,}"
+        if source == "user"
+        else f"another number of requests, up to {default:,}; another device; engine.max_num_seqs",
     )
 
 
@@ -66,11 +71,18 @@ def plan_max_num_batched_tokens(
                 suggestion=f"at least {max_num_seqs}, or a smaller engine.max_num_seqs",
             )
         value, source = asked, "user"
+        own = max(min(default, max_num_seqs * max_model_len), max_num_seqs)
+        would_change = f"engine.max_num_batched_tokens; auto would choose {own:,}"
         steps = -(-longest // asked)
         reason = f"You set {asked:,} tokens a step; the longest prompt, {longest:,} tokens, takes {steps:,} of them."
     else:
         most = max_num_seqs * max_model_len
         value, source = max(min(default, most), max_num_seqs), "plan"
+        would_change = (
+            f"more than {default:,} requests at once, or fewer and shorter ones than fill it; with "
+            "engine.prefill.policy: auto, long prompts whose pieces would fill it; another device; "
+            "engine.max_num_batched_tokens"
+        )
         if value < default:
             reason = (
                 f"{max_num_seqs:,} requests of at most {max_model_len:,} tokens can never fill more than {value:,}."
@@ -92,6 +104,7 @@ def plan_max_num_batched_tokens(
         reason=reason,
         evidence=f"longest prompt {longest:,}; sequences {max_num_seqs:,}; max_model_len {max_model_len:,}",
         source=source,
+        would_change=would_change,
     )
 
 
@@ -118,13 +131,20 @@ def plan_block_size(*, device: DeviceFacts, prefix_caching: bool, asked: int | s
     else:
         value, source, reason = own, "default", "vLLM's own."
     return PlannedOption(
-        option="block_size", value=value, default_value=own, reason=reason, evidence=evidence, source=source
+        option="block_size",
+        value=value,
+        default_value=own,
+        reason=reason,
+        evidence=evidence,
+        source=source,
+        would_change="engine.memory.block_size"
+        + (f"; engine.prefix_caching: false gives vLLM's own {own}" if source == "plan" else ""),
     )
 
 
 def kv_bytes_per_token(*, model: ModelFacts, dtype: str) -> int:
     """Bytes that one token's keys and values take: 2 x layers x key-value heads x head dimension x bytes a number."""
-    return 2 * model.layers * model.kv_heads * model.head_dim * DTYPE_BYTES[dtype]
+    return 2 * model.layers * model.kv_heads * model.head_dim * KV_BYTES.get(dtype, 2)
 
 
 def _blocks(tokens: int, *, block: int) -> int:
@@ -214,6 +234,8 @@ def plan_kv_cache_bytes(
             f"one request of max_model_len {least_blocks:,}; memory available {device.memory_bytes / GIB:.1f} GiB"
         ),
         source=source,
+        would_change="longer requests or more at once (engine.max_num_seqs), less or more free memory; "
+        "engine.memory.kv_dtype, engine.memory.kv_cache_bytes",
     )
     return option, warnings
 
@@ -240,5 +262,6 @@ def plan_gpu_share(
         reason=reason,
         evidence=f"{device.name}, {device.memory_bytes:,} bytes; weights {model.weights_bytes:,} bytes",
         source="default" if share == default_share else "user",
+        would_change="engine.memory.gpu_share",
     )
     return option, warnings

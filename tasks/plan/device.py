@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from schemas.plan import DeviceFacts
+from tasks.engine.installed import search_path
 
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
@@ -157,8 +158,9 @@ def _read_gpu(*, visible: str | None) -> dict[str, Any] | None:
         return facts
 
 
-def read_device_facts() -> DeviceFacts:
-    """The device that vLLM will run on here, with what the plan needs of it.
+def read_device_facts(*, python: str | None = None) -> DeviceFacts:
+    """The device that vLLM will run on here, with what the plan needs of it. python: the interpreter whose vLLM it is;
+    None: this one.
 
     `cuda` if an NVIDIA driver answers, CUDA_VISIBLE_DEVICES leaves a GPU and the vLLM installed is not a CPU build;
     else `cpu`. A `cpu` device with a `driver` is a machine whose GPU the installed vLLM cannot use. The cores are those
@@ -176,7 +178,7 @@ def read_device_facts() -> DeviceFacts:
         "cpu_quota": read_cpu_quota(),
         "cpu_flags": flags,
     }
-    if gpu is not None and vllm_is_cpu_build() is not True:
+    if gpu is not None and vllm_is_cpu_build(search_path=search_path(python)) is not True:
         return DeviceFacts(**(facts | gpu | {"kind": "cuda"}))
     if gpu is not None:
         facts |= {"driver": gpu["driver"], "compute_capability": gpu["compute_capability"]}

@@ -42,6 +42,7 @@ def plan_compile(*, device: DeviceFacts, asked: str) -> PlannedOption:
         reason=reason,
         evidence=f"device {device.kind}: {device.name}",
         source=source,
+        would_change="a GPU; engine.compile: full" if device.kind == "cpu" else "engine.compile: none, or full",
     )
 
 
@@ -81,6 +82,7 @@ def plan_cudagraph_mode(*, device: DeviceFacts, asked: str, compiled: str) -> tu
         reason=reason,
         evidence=f"device {device.kind}: {device.name}; compile {compiled}",
         source=source,
+        would_change="a GPU" if device.kind == "cpu" else "engine.compile; engine.cudagraph.mode",
     )
     return option, warnings
 
@@ -119,5 +121,8 @@ def plan_capture_sizes(
         reason=reason,
         evidence=f"mode {mode}; sequences {max_num_seqs:,}; token budget {token_budget:,}",
         source=source,
+        would_change="a mode that records graphs (engine.cudagraph.mode)"
+        if mode == "none"
+        else "another number of requests at once (engine.max_num_seqs); engine.cudagraph.sizes",
     )
     return option, warnings

@@ -4,6 +4,7 @@ import math
 
 from schemas.engine import Grammar
 from schemas.errors import ConfigError
+from schemas.parallel import Parallel
 from schemas.plan import DeviceFacts, ModelFacts, PlannedOption
 
 BFLOAT16_CAPABILITY = 8.0
@@ -49,6 +50,7 @@ def plan_dtype(*, model: ModelFacts, device: DeviceFacts, asked: str) -> tuple[P
         reason=reason,
         evidence=f"stored as {model.dtype}; {model.weights_bytes:,} bytes of weights",
         source=source,
+        would_change="weights stored in another format; model.dtype",
     )
     return option, warnings
 
@@ -81,12 +83,23 @@ def plan_cores(device: DeviceFacts) -> PlannedOption:
         reason=reason,
         evidence=f"affinity {len(usable)} cores; quota {'none' if quota is None else f'{quota:g}'}; {device.name}",
         source="plan",
+        would_change="more or fewer cores that this process may use (taskset, a control group's quota)",
     )
 
 
-def plan_core(*, device: DeviceFacts, asked: str) -> PlannedOption:
-    """The option core: `inprocess` or `multiprocess`."""
-    if asked == "auto":
+def plan_core(*, device: DeviceFacts, asked: str, parallel: Parallel | None = None) -> PlannedOption:
+    """The option core: `inprocess` or `multiprocess`. Raises ConfigError for in-process with several devices."""
+    devices = 1 if parallel is None else parallel.tensor * parallel.pipeline
+    if devices > 1:
+        if asked == "inprocess":
+            raise ConfigError.one(
+                f"{devices} devices have a process each, and vLLM's core has one beside them",
+                key="engine.core",
+                suggestion="auto, or multiprocess",
+            )
+        value, source = "multiprocess", "user" if asked == "multiprocess" else "plan"
+        reason = f"{devices} devices have a process each; vLLM's core schedules beside them."
+    elif asked == "auto":
         value, source = "inprocess", "plan"
         reason = "vLLM's core runs in the worker itself: it starts in about half the time, with the same throughput."
     else:
@@ -101,8 +114,9 @@ def plan_core(*, device: DeviceFacts, asked: str) -> PlannedOption:
         value=value,
         default_value="multiprocess",
         reason=reason,
-        evidence=f"device {device.kind}, {device.count} used as 1",
+        evidence=f"device {device.kind}, {device.count} visible, {devices} used by one engine",
         source=source,
+        would_change="engine.core; several devices for one engine (engine.parallel)",
     )
 
 
@@ -121,6 +135,7 @@ def plan_prefix_caching(*, asked: bool, prompts: int) -> PlannedOption:
         reason=reason,
         evidence=f"prompts {prompts:,}",
         source="default" if asked else "user",
+        would_change="engine.prefix_caching",
     )
 
 
@@ -145,6 +160,7 @@ def plan_grammar(grammar: Grammar) -> tuple[list[PlannedOption], list[str]]:
         "and a later request that needs another gets wrong answers.",
         evidence=f"engine.grammar.backend {grammar.backend}",
         source="default" if grammar.backend == default.backend else "user",
+        would_change="engine.grammar.backend",
     )
     spaces = PlannedOption(
         option="grammar_whitespace",
@@ -153,5 +169,7 @@ def plan_grammar(grammar: Grammar) -> tuple[list[PlannedOption], list[str]]:
         reason=reason,
         evidence=f"backend {grammar.backend}",
         source=source,
+        would_change="engine.grammar.whitespace"
+        + ("; a backend for which it can be forbidden" if grammar.backend in FREE_WHITESPACE_ONLY else ""),
     )
     return [backend, spaces], warnings

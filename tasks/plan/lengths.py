@@ -65,12 +65,17 @@ def plan_max_model_len(*, load: PlannedLoad, model: ModelFacts, asked: int | str
                 suggestion = f"auto would choose {fitting}"
             raise _too_long(load=load, limit=asked, what=f"max_model_len {asked:,}", suggestion=suggestion)
         value, source = asked, "user"
+        would_change = f"engine.max_model_len; auto would choose {min(round_up(longest, STEP), limit):,}"
         reason = f"You set {asked:,}. The longest request needs {longest:,} tokens with its whole answer, so all fit."
     else:
         if longest > limit:
             suggestion = "lower max_tokens, or set the dataset's on_overflow to cut_middle or skip"
             raise _too_long(load=load, limit=limit, what=f"the model's {limit:,} tokens", suggestion=suggestion)
         value, source = min(round_up(longest, STEP), limit), "plan"
+        would_change = (
+            f"a longest request of another length than {longest:,} tokens (the prompts, a dataset's "
+            "sampling.max_tokens); engine.max_model_len"
+        )
         reason = (
             f"The longest request is {prompt:,} prompt tokens and up to {output:,} of answer, {longest:,} together; "
             f"{value:,} is "
@@ -81,5 +86,11 @@ def plan_max_model_len(*, load: PlannedLoad, model: ModelFacts, asked: int | str
             )
         )
     return PlannedOption(
-        option="max_model_len", value=value, default_value=limit, reason=reason, evidence=evidence, source=source
+        option="max_model_len",
+        value=value,
+        default_value=limit,
+        reason=reason,
+        evidence=evidence,
+        source=source,
+        would_change=would_change,
     )

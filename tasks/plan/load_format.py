@@ -14,6 +14,7 @@ def plan_load_format(model: ModelFacts) -> tuple[PlannedOption, list[str]]:
         else "Only safetensors are loaded: no other format is safe from running code.",
         evidence=f"{model.weights_bytes:,} bytes of weights",
         source="plan",
+        would_change="a model whose source is of another kind (`dummy` has no weights)",
     )
     warning = "The model has made-up weights: its speed and memory are real, its answers and scores mean nothing."
     return option, [warning] if model.dummy else []

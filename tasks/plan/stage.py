@@ -10,6 +10,7 @@ from schemas.sample import Request, Sample
 from schemas.summary import DatasetsSummary
 from tasks.plan.engine import plan_engine
 from tasks.plan.estimate import EarlierRun
+from tasks.plan.on_disk import read_on_disk
 from tasks.requests import plan_requests, planned_load
 from warehouse.parquet import read_rows
 
@@ -43,6 +44,7 @@ def plan_run(
         engine=experiment.engine,
         dtype=experiment.model.config.dtype,
         earlier=earlier_run(home=home, model=model, device=device),
+        on_disk=read_on_disk(experiment.engine, model=model, cache=home / "cache"),
     )
 
 

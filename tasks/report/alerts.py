@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tasks.gate.words import because, claim
 from tasks.report.data import ReportData
-from tasks.report.engine import differences
+from tasks.report.engine import differences, starts
 from tasks.report.gates import verdicts
 from tasks.report.latency import values
 from tasks.report.numbers import is_number
@@ -13,6 +13,13 @@ from tasks.report.quality import quality_rows
 
 _SAID_BY_MACHINE = "no GPU power or energy was measured"
 """A warning of the run that `_machine` tells in its own words, from the rows."""
+
+_ENDS = {
+    "died": "The engine died",
+    "hung": "The engine hung",
+    "out_of_memory": "The engine ran out of memory",
+}
+"""By what `engine_starts` says of an end; what else ended early is the run's own end."""
 
 
 class Alert(NamedTuple):
@@ -40,6 +47,10 @@ def _engine(data: ReportData) -> list[Alert]:
         ]
         for rung in engine.get("ladder") or []:
             found.append(Alert("warn", "The engine was built again with less", str(rung), "engine"))
+    for row in starts(data):
+        title = _ENDS.get(str(row.get("ended_why")))
+        if title is not None:
+            found.append(Alert("warn", title, str(row.get("message") or row.get("error")), "engine"))
     return found
 
 

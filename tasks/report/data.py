@@ -18,6 +18,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "profiles": ("dataset", "arm"),
     "plans": ("engine_id", "option"),
     "engines": ("engine_id",),
+    "engine_starts": ("start_id",),
     "cells": ("cell_id",),
     "samples": ("dataset", "sample_id"),
     "requests": ("request_id",),
@@ -26,6 +27,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "comparisons": ("baseline_run_id", "dataset", "metric", "candidate_arm", "baseline_arm", "cell_id"),
     "gates": ("gate", "against"),
     "telemetry": ("ts", "device"),
+    "steps": ("engine_id", "step"),
     "grammars": ("grammar_id", "backend"),
 }
 """What identifies a row within its run, by table."""
@@ -33,7 +35,7 @@ KEYS: dict[str, tuple[str, ...]] = {
 _JSON: dict[str, tuple[str, ...]] = {
     "runs": ("config",),
     "plans": ("value", "default_value"),
-    "engines": ("requested", "resolved"),
+    "engines": ("requested", "resolved", "predicted"),
     "samples": ("target",),
     "metrics": ("details",),
 }
@@ -46,6 +48,8 @@ _UNREAD: dict[str, frozenset[str]] = {
          "energy_allocated_j", "run_id"}
     ),
     "scores": frozenset({"scored_at", "ties", "request_id", "run_id"}),
+    "steps": frozenset({"run_id", "cell_id", "graph_mode", "graph_size", "padded_tokens", "prefix_queries",
+                        "prefix_hits"}),
 }  # fmt: skip
 """Columns that no section shows; left behind so that the process that writes the report stays small."""
 _SHORT = 32
@@ -64,6 +68,7 @@ class ReportData:
     profiles: list[Row] = field(default_factory=list)
     plans: list[Row] = field(default_factory=list)
     engines: list[Row] = field(default_factory=list)
+    engine_starts: list[Row] = field(default_factory=list)
     cells: list[Row] = field(default_factory=list)
     samples: list[Row] = field(default_factory=list)
     requests: list[Row] = field(default_factory=list)
@@ -76,6 +81,7 @@ class ReportData:
     gate_trend: list[Row] = field(default_factory=list)
     """The gated metrics over the runs of this experiment and model, the oldest first."""
     telemetry: list[Row] = field(default_factory=list)
+    steps: list[Row] = field(default_factory=list)
     grammars: list[Row] = field(default_factory=list)
 
     @property

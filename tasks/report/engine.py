@@ -83,6 +83,7 @@ def plan_rows(data: ReportData) -> list[dict[str, Any]]:
         known, resolved = lookup(engine.get("resolved"), row["option"])
         rows.append(
             {
+                "would_change": None,
                 **row,
                 "known": known,
                 "resolved": resolved,
@@ -91,6 +92,34 @@ def plan_rows(data: ReportData) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+ENDS = {
+    "done": "was no longer needed",
+    "stopped": "stopped with the run",
+    "died": "died",
+    "hung": "hung",
+    "out_of_memory": "ran out of memory",
+    "failed": "failed",
+}
+"""In words, how a start of an engine ended (`engine_starts.ended_why`)."""
+
+
+def starts(data: ReportData) -> list[Row]:
+    """Every start of an engine, in order, where there was more than the one that a run needs; else none."""
+    ordered = sorted(data.engine_starts, key=lambda row: (row["started_at"], row["order_index"]))
+    return ordered if any(row.get("ended_why") not in ("done", "stopped", None) for row in ordered) else []
+
+
+def start_line(row: Row) -> Row:
+    """What the report shows of one start: the seconds that it took to be ready, and how it ended."""
+    ready, started = row.get("ready_at"), row.get("started_at")
+    end = ENDS.get(str(row.get("ended_why")))
+    return {
+        **row,
+        "ready_s": None if ready is None or started is None else (ready - started).total_seconds(),
+        "end": None if end is None else f"{end} while {row['ended_while']}" if row.get("ended_while") else end,
+    }
 
 
 def engine_facts(engine: Row) -> list[tuple[str, Any, str]]:
@@ -108,6 +137,7 @@ def engine_facts(engine: Row) -> list[tuple[str, Any, str]]:
         ("KV cache", engine.get("kv_bytes"), "bytes"),
         ("KV cache, tokens", engine.get("kv_tokens"), "count"),
         ("CUDA graphs, memory", engine.get("graph_bytes"), "bytes"),
+        ("Activations, peak", engine.get("activation_bytes"), "bytes"),
         ("CUDA graph mode", engine.get("cudagraph_mode"), "text"),
         ("Capture sizes", engine.get("capture_sizes"), "list"),
         ("max_model_len, tokens", engine.get("max_model_len"), "count"),

@@ -81,7 +81,7 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
         if {"free", "guided"} <= set(session.run.experiment.arms)
         else []
     )
-    metrics += timing_metrics(rows, resumed=session.run.resumed)
+    metrics += timing_metrics(rows, resumed=session.run.resumed or session.restarted)
     metrics += telemetry_metrics(read_rows(session.run.home, "telemetry", session.run.run_id))
     now = datetime.datetime.now(datetime.UTC)
     session.store.write("scores", score_rows(scores, scored_at=now))

@@ -52,7 +52,7 @@ hash_ = config_hash(run.experiment)
 session.store.write("runs", [record_rows.run_row(run, status="running", config_hash=hash_)])
 folder = model_folder(run.experiment.model, cache=session.cache)
 facts, device = read_model_facts(folder, cache=session.cache), read_device_facts()
-with engine_stage.start_engine(run.experiment, device=device, log_path=run.engine_log) as engine:
+with engine_stage.keep_engine(session, device=device, warn=print, note=print) as engine:
     loaded = dataset.load_datasets(session, model=facts, folder=folder)
     loaded = dataset.profile_datasets(session, loaded)
     session.requests = run_requests(run.experiment, datasets=loaded, samples=session.samples())

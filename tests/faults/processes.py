@@ -23,6 +23,20 @@ def marked(mark: str) -> list[int]:
     return found
 
 
+def workers(mark: str) -> list[int]:
+    """The engines' workers among the processes with the mark; the supervisor that leads each is none."""
+    return [
+        pid for pid in marked(mark) if "tasks.engine.worker" in (line := _cmdline(pid)) and "supervisor" not in line
+    ]
+
+
+def _cmdline(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def wait_until_gone(mark: str, *, timeout_s: float) -> list[int]:
     """Waits until no process with the mark is left; gives those that still are."""
     end = time.monotonic() + timeout_s

@@ -1,4 +1,5 @@
-"""Killed for real in the middle of generating: nothing is left running, and resuming makes only what is missing."""
+"""Killed for real in the middle of generating: nothing is left running, an engine is followed by another one, and
+resuming makes only what is missing."""
 
 import json
 import os
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.command import assay, rows, start
-from tests.faults.processes import family, marked, wait_for, wait_until_dead, wait_until_gone
+from tests.faults.processes import family, marked, wait_for, wait_until_dead, wait_until_gone, workers
 from warehouse.parquet import read_rows
 
 pytestmark = pytest.mark.engine
@@ -42,10 +43,22 @@ def new_home(work: Path, name: str, model_dir: Path) -> Path:
     return home
 
 
-def started(work: Path, home: Path, core: str) -> tuple[subprocess.Popen[str], str]:
+@pytest.fixture(scope="module")
+def whole(work: Path, model_dir: Path) -> Path:
+    """The home of a run that nothing disturbed."""
+    home = new_home(work, "whole", model_dir)
+    done = assay("run", str(work / "inprocess.yaml"), "--set", "model.dtype=float32", "--json", home=home)
+    assert done.code == 0, done.stderr
+    return home
+
+
+def started(
+    work: Path, home: Path, core: str, *settings: str, arguments: tuple[str, ...] = ()
+) -> tuple[subprocess.Popen[str], str]:
     """A run that has some answers on disk and is not done."""
     mark = f"ASSAY_HOME={home}"
-    flow = start("run", str(work / f"{core}.yaml"), "--set", "model.dtype=float32", home=home)
+    more = [word for setting in ("model.dtype=float32", *settings) for word in ("--set", setting)]
+    flow = start("run", str(work / f"{core}.yaml"), *more, *arguments, home=home)
 
     def some_answers() -> bool:
         if flow.poll() is not None:
@@ -73,7 +86,7 @@ def comparable(home: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return requests, scores
 
 
-def test_kill_9_of_the_flow_then_resume_equals_an_uninterrupted_run(work: Path, model_dir: Path) -> None:
+def test_kill_9_of_the_flow_then_resume_equals_an_uninterrupted_run(work: Path, model_dir: Path, whole: Path) -> None:
     home = new_home(work, "flow", model_dir)
     flow, mark = started(work, home, "inprocess")
     below = family(flow.pid)
@@ -95,22 +108,118 @@ def test_kill_9_of_the_flow_then_resume_equals_an_uninterrupted_run(work: Path, 
     rates = rows(home, "SELECT value FROM metrics WHERE name LIKE 'timing.%tokens_per_s'")
     assert [row["value"] for row in rates] == [None, None]  # the pause between the sessions is no time of the engine
 
-    whole = new_home(work, "whole", model_dir)
-    done = assay("run", str(work / "inprocess.yaml"), "--set", "model.dtype=float32", "--json", home=whole)
-    assert done.code == 0, done.stderr
     assert comparable(home) == comparable(whole)
     print(f"\n{len(kept)} answers were kept of 48; resumed and uninterrupted runs are equal")
 
 
+def restarted(home: Path) -> list[dict[str, Any]]:
+    """What the warehouse has of the starts of the run's engine."""
+    return rows(
+        home,
+        "SELECT start_id, ended_why, ended_while, in_flight, message, log_path, ready_at IS NOT NULL AS ready "
+        "FROM engine_starts ORDER BY start_id",
+    )
+
+
+def goes_on(home: Path, whole: Path, errors: str, *, starts: list[str]) -> None:
+    """Asserts that nothing is lost, nothing is there twice, and everything is as in a run that nothing disturbed."""
+    found = restarted(home)
+    assert [row["ended_why"] for row in found] == starts
+    assert all(row["ready"] for row in found)
+    assert [Path(row["log_path"]).name for row in found] == [
+        "engine.log",
+        *(f"engine.{n}.log" for n in range(1, len(found))),
+    ]
+    assert all(Path(row["log_path"]).stat().st_size > 0 for row in found)
+    for row in found[:-1]:
+        assert row["message"] in " ".join(errors.split()) and row["ended_while"] == "answering"
+    requests = rows(home, "SELECT count(*) AS n, count(DISTINCT request_id) AS ids, max(attempt) AS most FROM requests")
+    assert requests == [{"n": 48, "ids": 48, "most": requests[0]["most"]}] and 1 <= requests[0]["most"] < len(found)
+    written = [(row["request_id"], row["attempt"]) for row in answers(home)]
+    assert len({request_id for request_id, _ in written}) == len(written) == 48  # what was answered is not asked again
+    asked_again = sum(attempt > 0 for _, attempt in written)
+    assert 0 < asked_again <= sum(row["in_flight"] for row in found[:-1])
+    assert comparable(home) == comparable(whole)
+    restarts = rows(home, "SELECT value FROM metrics WHERE name = 'engine.restarts'")
+    assert [row["value"] for row in restarts] == [len(found) - 1]
+    run = rows(home, "SELECT status, warnings FROM runs")[0]
+    assert run["status"] == "finished"
+    assert [text for text in run["warnings"] if text.startswith("the engine")] == [row["message"] for row in found[:-1]]
+    page = next((home / "runs").glob("*/report.html")).read_text(encoding="utf-8")
+    assert f"The engine {starts[0]}" in page and "engine.1.log" in page
+    print(f"\n{len(found)} starts, {asked_again} of 48 requests asked again: {found[0]['message']}")
+
+
 @pytest.mark.parametrize("core", ["inprocess", pytest.param("multiprocess", marks=pytest.mark.slow)])
-def test_kill_9_of_the_worker_leaves_nothing_and_a_resumable_run(work: Path, model_dir: Path, core: str) -> None:
+def test_kill_9_of_the_worker_costs_a_restart_and_nothing_else(
+    work: Path, model_dir: Path, whole: Path, core: str
+) -> None:
     home = new_home(work, f"worker-{core}", model_dir)
     flow, mark = started(work, home, core)
-    engine = [
-        pid for pid in marked(mark) if "tasks.engine.worker" in _cmdline(pid) and "supervisor" not in _cmdline(pid)
-    ]
-    assert engine, [_cmdline(pid) for pid in marked(mark)]
+    os.kill(workers(mark)[0], signal.SIGKILL)
+    _, errors = flow.communicate(timeout=240)
+    assert flow.returncode == 0, errors
+    assert wait_until_gone(mark, timeout_s=10) == []
+    goes_on(home, whole, errors, starts=["died", "done"])
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_stopped_is_found_to_hang_and_followed_by_another(
+    work: Path, model_dir: Path, whole: Path
+) -> None:
+    home = new_home(work, "stopped", model_dir)
+    flow, mark = started(work, home, "inprocess", "engine.failures.hang_s=20")
     below = family(flow.pid)
+    os.kill(workers(mark)[0], signal.SIGSTOP)
+    _, errors = flow.communicate(timeout=300)
+    assert flow.returncode == 0, errors
+    assert wait_until_dead(below, timeout_s=10) == []
+    assert "it has said nothing for" in restarted(home)[0]["message"]
+    goes_on(home, whole, errors, starts=["hung", "done"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_a_run_whose_engine_hangs(work: Path, model_dir: Path, number: signal.Signals) -> None:
+    home = new_home(work, f"stopped-{number}", model_dir)
+    flow, mark = started(work, home, "inprocess")
+    os.kill(workers(mark)[0], signal.SIGSTOP)
+    time.sleep(1)
+    began = time.monotonic()
+    os.kill(flow.pid, number)
+    _, errors = flow.communicate(timeout=60)
+    assert flow.returncode == 128 + number, errors
+    assert time.monotonic() - began <= 8
+    assert wait_until_gone(mark, timeout_s=10) == []
+    assert [row["ended_why"] for row in restarted(home)] == ["stopped"]
+
+
+@pytest.mark.slow
+def test_the_time_limit_holds_while_an_engine_is_started_again(work: Path, model_dir: Path) -> None:
+    home = new_home(work, "limit", model_dir)
+    flow, mark = started(work, home, "inprocess", arguments=("--max-time", "60"))
+    first = workers(mark)
+    os.kill(first[0], signal.SIGKILL)
+    wait_for(lambda: set(workers(mark)) - set(first), timeout_s=60, what="the next engine's process")
+    [second] = set(workers(mark)) - set(first)
+    os.kill(second, signal.SIGSTOP)  # it never becomes ready
+    _, errors = flow.communicate(timeout=120)
+    assert flow.returncode == 1 and "the time limit was reached" in errors, errors
+    assert wait_until_gone(mark, timeout_s=10) == []
+    assert [(row["ended_why"], row["ready"]) for row in restarted(home)] == [("died", True), ("stopped", False)]
+    assert rows(home, "SELECT status FROM runs") == [{"status": "cancelled"}]
+    assert 8 <= len(answers(home)) < 48
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("core", ["inprocess", "multiprocess"])
+def test_without_restarts_a_killed_worker_leaves_nothing_and_a_resumable_run(
+    work: Path, model_dir: Path, core: str
+) -> None:
+    home = new_home(work, f"no-restart-{core}", model_dir)
+    flow, mark = started(work, home, core, "engine.failures.restarts=0")
+    engine, below = workers(mark), family(flow.pid)
+    assert engine, marked(mark)
     os.kill(engine[0], signal.SIGKILL)
     _, errors = flow.communicate(timeout=60)
     assert flow.returncode == 1
@@ -118,6 +227,7 @@ def test_kill_9_of_the_worker_leaves_nothing_and_a_resumable_run(work: Path, mod
     assert wait_until_dead(below, timeout_s=10) == []
     assert wait_until_gone(mark, timeout_s=10) == []
     assert rows(home, "SELECT status FROM runs") == [{"status": "failed"}]
+    assert [row["ended_why"] for row in restarted(home)] == ["died"]
     assert len(answers(home)) >= 8
 
 
@@ -153,13 +263,6 @@ def test_an_interrupt_ends_within_five_seconds_and_keeps_what_was_answered(
     assert run["status"] == "cancelled"
     assert f"assay run --resume {run['run_id']}" in errors
     assert len(answers(home)) >= 8
-
-
-def _cmdline(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def test_the_config_must_still_be_the_same(work: Path, model_dir: Path) -> None:

@@ -1,6 +1,7 @@
 """Which requests a sample becomes, and when two of them are the same question."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -125,3 +126,29 @@ def test_the_engine_is_in_the_key_but_not_the_sizes_of_its_scheduler() -> None:
     assert key(request, resolved=RESOLVED | {"max_num_seqs": 8}) == key(request)
     assert key(request, resolved=RESOLVED | {"dtype": "float32"}) != key(request)
     assert key(request, temperature=0.5) != key(request)
+
+
+@pytest.mark.parametrize(
+    ("options", "other"),
+    [
+        ({"hf_overrides": {"rope_theta": 1}}, True),
+        ({"extra": {"max_logprobs": 3}}, True),
+        ({"batch_invariant": True}, True),
+        ({"speculative": {"method": "ngram", "tokens": 3}}, True),
+        ({"adapters": [{"name": "a", "path": "/a", "fingerprint": "1"}]}, True),
+        ({"hf_overrides": {}, "extra": {}, "batch_invariant": False, "speculative": None, "adapters": []}, False),
+        ({"data_parallel_size": 2, "trace_steps": 3, "compile_cache": "/c", "python": "/p"}, False),
+    ],
+)
+def test_what_is_out_of_the_ordinary_is_in_the_key_only_where_it_is_used(options: dict[str, Any], other: bool) -> None:
+    request = plan([sample(3)])[0]
+    made = engine_identity(
+        model_fingerprint="m", versions=VERSIONS, device_name="cpu", resolved=RESOLVED, options=options
+    )
+    assert (request_key(request, identity=made, sampling=Sampling()) != key(request)) is other
+
+
+def test_several_devices_are_in_the_key() -> None:
+    request = plan([sample(3)])[0]
+    assert key(request, resolved=RESOLVED | {"tensor_parallel_size": 1}) == key(request)
+    assert key(request, resolved=RESOLVED | {"tensor_parallel_size": 2}) != key(request)

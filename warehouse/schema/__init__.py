@@ -12,6 +12,7 @@ TABLES: dict[str, Table] = {
         runs.PROFILES,
         engine.PLANS,
         engine.ENGINES,
+        engine.ENGINE_STARTS,
         engine.GRAMMARS,
         engine.CELLS,
         data.SAMPLES,

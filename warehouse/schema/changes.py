@@ -29,18 +29,28 @@ _GATES = (
     "run_id revision gate metric arm rule margin value on_undecided against baseline_run_id verdict candidate baseline"
     " effect lo hi p_value p_adjusted n_pairs n_needed method unit direction reason decided_at"
 )
+_STARTS = (
+    "run_id revision start_id order_index engine_id started_at ready_at ended_at ended_why ended_while error in_flight"
+    " rung message requested log_path"
+)
 CHANGES: tuple[Change, ...] = (
     Change(version=1, what="The first tables."),
     Change(
         version=2,
         what="What a judge said of an answer; what came of a run's gates; documents in windows, ratios of sums, metrics"
-        " under names of one's own; BOS.",
+        " under names of one's own; BOS; what would change a planned option, and the memory that was predicted;"
+        " each start of an engine.",
         added=(
             "datasets.bos_policy",
+            "plans.would_change",
+            "engines.predicted",
+            "engines.activation_bytes",
+            "steps.stands_for",
             *(f"samples.{column}" for column in ("windows", "window_tokens")),
             *(f"scores.{column}" for column in ("base_metric", "numerator", "denominator")),
             *(f"judgements.{column}" for column in _JUDGEMENTS.split()),
             *(f"gates.{column}" for column in _GATES.split()),
+            *(f"engine_starts.{column}" for column in _STARTS.split()),
         ),
     ),
 )

@@ -8,8 +8,11 @@ from typing import Any
 import zmq
 
 from tasks.engine import protocol
-from tasks.engine.worker import requests, vllm_options
+from tasks.engine.worker import memory, requests, vllm_options
+from tasks.engine.worker.lora import load_adapters
 from tasks.engine.worker.phases import PhaseClock
+from tasks.engine.worker.step_log import StepLog
+from tasks.engine.worker.trace import Trace
 
 PROGRESS_EVERY_S = 0.4
 
@@ -21,6 +24,9 @@ class EngineLoop:
         self._socket = socket
         self._clock = clock
         self._engine: Any = None
+        self._log = StepLog()
+        self._trace = Trace()
+        self._adapters: dict[str, Any] = {}
         self._in_flight: dict[str, requests.InFlight] = {}
         self._finished: list[protocol.WireResult] = []
         self._output_tokens = 0
@@ -55,14 +61,25 @@ class EngineLoop:
                 ids = message.request_ids or list(self._in_flight)
                 self._engine.abort_request(ids)
                 for request_id in ids:
-                    self._in_flight.pop(request_id, None)
+                    aborted = self._in_flight.pop(request_id, None)
+                    if aborted is not None:
+                        self._log.forget(aborted.engine_id)
                 self._send(protocol.Done(command="abort"))
             case protocol.ResetPrefixCache():
                 self._engine.reset_prefix_cache()
                 self._send(protocol.Done(command="reset_prefix_cache"))
+            case protocol.Reschedule():
+                self._reschedule(message)
             case protocol.Stats():
                 self._send(protocol.StatsReply(counters=self._counters()))
+            case protocol.Sleep():
+                self._engine.sleep(level=message.level)
+                self._send(protocol.Done(command="sleep"))
+            case protocol.Wake():
+                self._engine.wake_up()
+                self._send(protocol.Done(command="wake"))
             case protocol.Close():
+                self._trace.end(self._engine)
                 return False
         return True
 
@@ -70,29 +87,49 @@ class EngineLoop:
         inprocess = message.options["core"] != "multiprocess"
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0" if inprocess else "1"
 
-        from vllm.engine.arg_utils import EngineArgs  # noqa: PLC0415
         from vllm.platforms import current_platform  # noqa: PLC0415
         from vllm.v1.engine.llm_engine import LLMEngine  # noqa: PLC0415
 
         device = "cpu" if current_platform.is_cpu() else "cuda"
         if inprocess:
             self._clock.watch_worker()
-        if device == "cuda":
-            self._clock.watch_capture()
         started = time.monotonic()
-        arguments = EngineArgs(**vllm_options.engine_arguments(message.model, message.options, device=device))
+        arguments = vllm_options.checked_arguments(
+            message.model, message.options, device=device, trace_dir=message.trace_dir
+        )
         self._engine = LLMEngine.from_engine_args(arguments)
+        self._adapters = load_adapters(self._engine, message.options.get("adapters") or [])
         self._clock.add("build_s", time.monotonic() - started)
         self._first_token()
+        self._log.watch(self._engine)
         config = self._engine.vllm_config
-        resolved = vllm_options.resolved_settings(config)
+        resolved = vllm_options.resolved_settings(config, options=message.options, arguments=arguments)
         resolved["core"] = "inprocess" if inprocess else "multiprocess"
         resolved["device"] = device
         resolved["cores"] = sorted(os.sched_getaffinity(0))
         compile_s = getattr(config.compilation_config, "compilation_time", None)
         if compile_s:
             self._clock.add("compile_s", compile_s)
-        self._send(protocol.Built(resolved=resolved, phases=self._clock.seconds, sizes=self._sizes()))
+        if inprocess:
+            resolved["cold"] = memory.cold(compiles=bool(config.compilation_config.mode))
+        sizes = {**memory.sizes(self._engine), **self._clock.graph_sizes}
+        self._trace.start(self._engine, steps=message.options.get("trace_steps") or 0)
+        self._send(protocol.Built(resolved=resolved, phases=self._clock.seconds, sizes=sizes))
+
+    def _reschedule(self, message: protocol.Reschedule) -> None:
+        core = getattr(getattr(self._engine, "engine_core", None), "engine_core", None)
+        scheduler = getattr(core, "scheduler", None)
+        built = self._engine.vllm_config.scheduler_config.max_num_batched_tokens
+        if scheduler is None:
+            reason = "vLLM's scheduler is in another process"
+        elif not 0 < message.max_num_batched_tokens <= built:
+            reason = f"the engine was built for a budget of {built} tokens"
+        else:
+            scheduler.scheduler_config.long_prefill_token_threshold = message.long_prefill_token_threshold
+            scheduler.max_num_scheduled_tokens = message.max_num_batched_tokens
+            self._send(protocol.Done(command="reschedule"))
+            return
+        self._send(protocol.Refused(command="reschedule", reason=reason))
 
     def _first_token(self) -> None:
         """One short request through the whole engine, so that `ready` means ready and the first sample pays nothing."""
@@ -108,47 +145,50 @@ class EngineLoop:
         self._engine.reset_prefix_cache()
         self._clock.add("first_token_s", time.monotonic() - started)
 
-    def _sizes(self) -> dict[str, int]:
-        """Bytes of the KV cache, where it is within reach."""
-        executor = getattr(self._engine, "model_executor", None)
-        worker = getattr(getattr(executor, "driver_worker", None), "worker", None)
-        runner = getattr(worker, "model_runner", None)
-        if runner is None:
-            return {}
-        caches = [cache for cache in runner.kv_caches if hasattr(cache, "element_size")]
-        if not caches:
-            return {}
-        return {"kv_bytes": sum(cache.numel() * cache.element_size() for cache in caches)}
-
     def _submit(self, request: protocol.WireRequest) -> None:
         try:
             flight = requests.InFlight(request)
-            self._add(request)
+            flight.engine_id = self._add(request)
         except Exception as error:  # noqa: BLE001 - whatever vLLM refuses costs this request only, and says why
             self._finished.append(requests.not_taken(request, error))
             return
         self._in_flight[request.request_id] = flight
         self._prompt_tokens += len(request.prompt_token_ids)
 
-    def _add(self, request: protocol.WireRequest, *, read_cache: bool = True) -> None:
+    def _add(self, request: protocol.WireRequest, *, read_cache: bool = True) -> str:
+        """Gives the name that vLLM has for the request among its steps."""
         parameters = requests.sampling_parameters(request, read_cache=read_cache)
-        self._engine.add_request(request.request_id, {"prompt_token_ids": request.prompt_token_ids}, parameters)
+        prompt = {"prompt_token_ids": request.prompt_token_ids}
+        adapter = None if request.adapter is None else self._adapters[request.adapter]
+        name = self._engine.add_request(request.request_id, prompt, parameters, lora_request=adapter)
+        return name or request.request_id
 
     def _step(self) -> None:
+        self._log.step_called()
         outputs = self._engine.step()
         now = time.monotonic()
+        self._trace.step_done(self._engine)
         self._steps += 1
         for output in outputs:
             flight = self._in_flight.get(output.request_id)
             if flight is None:  # aborted while the step ran
                 continue
             if flight.needs_rerun(output):
-                self._add(flight.request, read_cache=False)
+                self._log.forget(flight.engine_id)
+                flight.engine_id = self._add(flight.request, read_cache=False)
                 continue
             self._output_tokens += len(output.outputs[0].token_ids)
-            result = flight.take(output, now)
+            try:
+                result = flight.take(output, now)
+            except Exception as error:  # noqa: BLE001 - an answer that cannot be read costs its request, and says why
+                if not output.finished:
+                    self._engine.abort_request([flight.engine_id])
+                result = requests.not_taken(flight.request, error)
+                result.refused = False
             if result is not None:
                 del self._in_flight[output.request_id]
+                told = self._log.finished(flight.engine_id)
+                result.prefill_steps, result.draft_tokens, result.accepted_tokens = told
                 self._finished.append(result)
         if self._in_flight and not self._engine.has_unfinished_requests():
             # vLLM knows none of them any more: they would wait for ever.
@@ -158,11 +198,17 @@ class EngineLoop:
                 self._finished.append(requests.not_taken(self._in_flight.pop(request_id).request, error))
 
     def _flush(self) -> None:
+        now = time.monotonic()
+        due = now - self._progress_at >= PROGRESS_EVERY_S
+        if due or not self._in_flight:
+            # Before the last results, so that whoever has all of them has all of the steps.
+            steps = self._log.message()
+            if steps is not None:
+                self._send(steps)
         if self._finished:
             self._send(protocol.Results(results=self._finished))
             self._finished = []
-        now = time.monotonic()
-        if self._in_flight and now - self._progress_at >= PROGRESS_EVERY_S:
+        if self._in_flight and due:
             self._progress_at = now
             self._send(
                 protocol.Progress(
@@ -174,8 +220,12 @@ class EngineLoop:
             )
 
     def _counters(self) -> dict[str, float]:
-        """vLLM's own counters and gauges by name, summed over their labels."""
+        """vLLM's own counters and gauges by name, summed over their labels; our steps; the most that torch held of
+        the GPU since the counters were last asked for."""
         counters: dict[str, float] = {"assay:steps": float(self._steps)}
+        peak = memory.peak_bytes_since()
+        if peak is not None:
+            counters["assay:peak_memory_bytes"] = float(peak)
         for metric in self._engine.get_metrics():
             value = getattr(metric, "value", None)
             if value is not None:
@@ -185,5 +235,4 @@ class EngineLoop:
     def fail(self, where: str, error: BaseException) -> None:
         """Tells the flow that it is over."""
         text = "".join(traceback.format_exception(error))
-        line = f"{type(error).__name__}: {error}".splitlines()[0]
-        self._send(protocol.Failed(where=where, message=line, traceback=text))
+        self._send(protocol.Failed(where=where, message=vllm_options.in_words(error), traceback=text))

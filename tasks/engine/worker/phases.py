@@ -22,6 +22,8 @@ class PhaseClock:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.graph_sizes: dict[str, int] = {}
+        """graph_bytes: what recording the CUDA graphs took of the device; empty where none were recorded."""
 
     def add(self, phase: str, seconds: float) -> None:
         """Adds to a phase; one that is entered twice counts both times."""
@@ -37,15 +39,34 @@ class PhaseClock:
             result = self._timed("device_s", original)(wrapper, *args, **kwargs)
             for method, phase in _PHASE_OF_METHOD.items():
                 setattr(wrapper.worker, method, self._timed(phase, getattr(wrapper.worker, method)))
+            load_model = wrapper.worker.load_model
+
+            def load_and_watch(*args: Any, **kwargs: Any) -> Any:
+                loaded = load_model(*args, **kwargs)
+                self._watch_capture(getattr(wrapper.worker, "model_runner", None))
+                return loaded
+
+            wrapper.worker.load_model = load_and_watch
             return result
 
         WorkerWrapperBase.init_worker = init_worker
 
-    def watch_capture(self) -> None:
-        """Times the recording of CUDA graphs; on a CPU there is none."""
-        from vllm.v1.worker.gpu_model_runner import GPUModelRunner  # noqa: PLC0415 - costs seconds
+    def _watch_capture(self, runner: Any) -> None:
+        """Times the recording of CUDA graphs and keeps what it took; on a CPU there is none.
 
-        GPUModelRunner.capture_model = self._timed("capture_s", GPUModelRunner.capture_model)
+        The runner of this engine and not its class: vLLM has more than one."""
+        capture = getattr(runner, "capture_model", None)
+        if capture is None:
+            return
+        timed = self._timed("capture_s", capture)
+
+        def capture_model(*args: Any, **kwargs: Any) -> Any:
+            taken = timed(*args, **kwargs)
+            if isinstance(taken, int):
+                self.graph_sizes["graph_bytes"] = self.graph_sizes.get("graph_bytes", 0) + taken
+            return taken
+
+        runner.capture_model = capture_model
 
     def _timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any, **kwargs: Any) -> Any:

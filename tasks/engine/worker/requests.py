@@ -33,6 +33,7 @@ def sampling_parameters(request: WireRequest, *, read_cache: bool = True) -> Any
         top_k=sampling.top_k,
         seed=sampling.seed,
         stop=sampling.stop,
+        ignore_eos=sampling.ignore_eos,
         structured_outputs=None if request.grammar is None else _structured_outputs(request.grammar),
         output_kind=RequestOutputKind.DELTA,
     )
@@ -58,6 +59,8 @@ class InFlight:
     """A request that vLLM works on."""
 
     request: WireRequest
+    engine_id: str = ""
+    """vLLM's own name for it, which is not `request_id`."""
     sent_at: float = field(default_factory=time.monotonic)
     token_ids: list[int] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
@@ -147,7 +150,7 @@ def _add_engine_times(result: WireResult, stats: Any) -> None:
     """The engine's own clock: queued, scheduled, first and last token, all monotonic."""
     if stats is None:
         return
-    result.preemptions = stats.num_preemptions
+    result.preemptions = getattr(stats, "num_preemptions", None)  # vLLM 0.26 does not tell it
     if stats.queued_ts and stats.scheduled_ts:
         result.queued_ms = (stats.scheduled_ts - stats.queued_ts) * 1000
     if stats.scheduled_ts and stats.first_token_ts:
@@ -157,6 +160,9 @@ def _add_engine_times(result: WireResult, stats: Any) -> None:
 
 
 def _continuation_logprobs(output: Any, start: int) -> list[float]:
-    """log P of each token from `start` on, given all before it."""
+    """log P of each token from `start` on, given all before it.
+
+    Counted from the end: of a prompt whose beginning was cached, some releases list only what they computed."""
     token_ids = output.prompt_token_ids
-    return [output.prompt_logprobs[i][token_ids[i]].logprob for i in range(start, len(token_ids))]
+    listed = output.prompt_logprobs[start - len(token_ids) :]
+    return [each[token_id].logprob for each, token_id in zip(listed, token_ids[start:], strict=True)]

@@ -217,7 +217,8 @@ def _files(rows: RunRows, folder: Path) -> list[TrackedFile]:
         (folder / "warnings.txt").write_text("\n".join(rows.run["warnings"]) + "\n", encoding="utf-8")
     figures = sorted((folder / "figures").glob("*.png"))
     gates = [*_GATE_FILES, *sorted(page.name for page in folder.glob("compare-*.html"))] if rows.gates else []
-    return [TrackedFile(file=name) for name in (*_FILES, *gates)] + [
+    logs = sorted(log.name for log in folder.glob("engine.*.log"))  # of engines that took over from the first
+    return [TrackedFile(file=name) for name in (*_FILES, *logs, *gates)] + [
         TrackedFile(file=f"figures/{figure.name}", folder="figures") for figure in figures
     ]
 

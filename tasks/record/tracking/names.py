@@ -15,6 +15,14 @@ _DIGITS = 6
 GIB = float(1 << 30)
 _TIMES = tuple(f"timing.{name}_ms.p{p}" for name in ("ttft", "tpot", "e2e") for p in (50, 95))
 _WHOLE = ("timing.output_tokens_per_s", "timing.energy_counter", "timing.energy_integral")
+_ENGINE = tuple(
+    f"engine.{name}"
+    for name in (
+        *("tokens_per_step", "kv_usage.max", "preemptions", "prefix_hit_rate", "prompts_split"),
+        *("graph_share.tokens", "padding_waste", "spec.acceptance", "spec.mean_length", "restarts", "rungs"),
+    )
+)
+"""Of what the engine did, what two runs are compared by; the others stay in the warehouse."""
 _FORM = (".form.empirical_coverage", ".form.parse_failures")
 _FAILED_OF = "timing.ttft_ms.p50"
 _NOT_COMPARED = ("block_size", "core", "cores", "cudagraph_capture_sizes", "grammar_whitespace")
@@ -116,6 +124,8 @@ def _ranked(metrics: Iterable[Row], *, of_arm: bool = False) -> list[tuple[int, 
 def _rank(row: Row, *, of_arm: bool) -> int | None:
     """What goes first when not everything fits; None for what stays in the warehouse."""
     name = row["name"]
+    if name.startswith("engine."):
+        return 4 if name in _ENGINE and not of_arm else None
     if name.startswith("timing."):
         return 3 if name in _TIMES or name in _WHOLE else None
     if name.startswith("perf."):

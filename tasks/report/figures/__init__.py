@@ -4,7 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.report.data import ReportData
-from tasks.report.figures import engine_start, free_vs_guided, gates, latency, quality, timeline, token_profile, usage
+from tasks.report.figures import (
+    engine_start,
+    engine_steps,
+    free_vs_guided,
+    gates,
+    latency,
+    quality,
+    timeline,
+    token_profile,
+    usage,
+)
 from tasks.report.figures.style import Table, to_png, to_svg
 
 if TYPE_CHECKING:
@@ -30,6 +40,7 @@ KINDS: dict[str, Kind] = {
         ("latency", latency),
         ("engine_start", engine_start),
         ("timeline", timeline),
+        ("engine_steps", engine_steps),
         ("usage", usage),
     )
 }

@@ -11,6 +11,27 @@ from schemas.plan import PlannedLoad
 from tasks.plan.engine import plan_engine
 from tasks.plan.estimate import EarlierRun, estimate
 
+FEW_SET = {
+    "adapters",
+    "attention_backend",
+    "batch_invariant",
+    "compile_cache",
+    "cpu_offload_gb",
+    "data_parallel_size",
+    "executor",
+    "extra",
+    "hf_overrides",
+    "kv_cache_dtype",
+    "load_format",
+    "pipeline_parallel_size",
+    "python",
+    "quantization",
+    "sleep_mode",
+    "speculative",
+    "tensor_parallel_size",
+    "trace_steps",
+}
+"""See test_plan_options.py; where the weights come from is the model's to say."""
 ALWAYS = {
     "block_size",
     "dtype",
@@ -48,10 +69,12 @@ def plan(*, load=LOAD, device=None, dtype="auto", earlier=None, model=None, **en
 def test_every_option_is_planned_once_with_a_reason_and_evidence(device, more):
     planned = plan(device=device)
     names = [option.option for option in planned.options]
-    assert sorted(names) == sorted(ALWAYS | more)
+    assert sorted(names) == sorted(ALWAYS | FEW_SET | more)
     for option in planned.options:
         assert option.reason.endswith(".")
         assert option.evidence
+        assert option.would_change
+        assert not option.would_change.endswith(".")
 
 
 def test_the_values_of_a_small_run_on_two_cores():

@@ -5,18 +5,31 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planning import a_cpu, a_model
 
+from schemas.engine import Prefill
+from schemas.plan import PlannedOption
 from tasks.plan.prefill import percentile_floor, plan_prefill, prefill_rule
+
+
+def a_budget(value, *, source="plan"):
+    return PlannedOption(
+        option="max_num_batched_tokens", value=value, default_value=value, reason="r.", evidence="e", source=source
+    )
 
 
 def options(prompts, *, policy="rule", threshold=None, max_model_len=100_000, token_budget=100_000):
     planned = plan_prefill(
         prompt_tokens=prompts,
-        policy=policy,
-        threshold=threshold,
+        prefill=Prefill(policy=policy, threshold=threshold),
+        budget=a_budget(token_budget),
         max_model_len=max_model_len,
-        token_budget=token_budget,
+        max_num_seqs=min(256, len(prompts)),
+        kv_tokens=1_000_000,
+        model=a_model(),
+        device=a_cpu(),
     )
+    assert planned[0] == a_budget(token_budget) or policy == "auto"
     return {option.option: option for option in planned}
 
 
@@ -109,7 +122,48 @@ def test_the_reasons_name_the_numbers_they_rest_on():
     assert "999" in threshold_of([999]).reason
     assert "1,000" in threshold_of([999]).reason
     assert "0.8 x 10,000 = 8,000" in threshold_of([10_000]).reason
-    for option in options([3_000]).values():
+    for name in ("long_prefill_token_threshold", "prefill_policy"):
+        option = options([3_000])[name]
         assert option.reason
         assert option.evidence
         assert option.default_value in (0, "off")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            {"prompts": [999]},
+            "a prompt of 1,000 tokens or more turns splitting on; engine.prefill.policy: auto, off or",
+        ),
+        ({"prompts": [1_000]}, "a 95th percentile of 2,048 or more: 0.8 of it"),
+        ({"prompts": [5_000]}, "another 95th percentile"),
+        ({"prompts": [1_500], "token_budget": 2_048}, "an engine.max_num_batched_tokens above 2,048"),
+        ({"prompts": [1_500], "max_model_len": 1_600}, "an engine.max_model_len of at least 2,048"),
+        ({"prompts": [5_000], "policy": "off"}, "engine.prefill.policy: rule, auto or fixed"),
+        ({"prompts": [5_000], "policy": "fixed", "threshold": 256}, "engine.prefill.threshold"),
+        ({"prompts": [5_000], "policy": "auto"}, "short prompts that come after long ones"),
+    ],
+)
+def test_what_would_change_the_threshold(arguments, says):
+    assert says in threshold_of(**arguments).would_change
+
+
+def test_the_rule_says_what_its_number_gains():
+    assert "No short prompt comes after a long one, so it gains nothing" in threshold_of([50] * 20 + [6_000]).reason
+    ahead = threshold_of([6_000] + [50] * 30, token_budget=4_096)
+    assert ahead.value == 2_048
+    assert "30 short prompts behind long ones are predicted to be read" in ahead.reason
+    fills = threshold_of([6_000] * 2 + [50] * 60, token_budget=4_096)
+    assert fills.value == 2_048
+    assert "2 long prompts run at once, and their pieces fill a step's 4,096 tokens" in fills.reason
+    fixed = threshold_of([6_000] * 2 + [50] * 60, token_budget=4_096, policy="fixed", threshold=256)
+    assert "times as soon" in fixed.reason
+
+
+def test_auto_is_named_and_the_rules_number_stands_beside_its_own():
+    planned = options([6_000] + [50] * 20, policy="auto", token_budget=4_096)
+    assert planned["long_prefill_token_threshold"].value == 512
+    assert planned["long_prefill_token_threshold"].source == "plan"
+    assert "the rule's own number 2,048" in planned["long_prefill_token_threshold"].evidence
+    assert (planned["prefill_policy"].value, planned["prefill_policy"].source) == ("auto", "user")

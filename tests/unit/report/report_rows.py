@@ -15,6 +15,21 @@ from report_answers import DATASETS, HOSTILE, LENGTHS, RUN_ID, START, requests_a
 __all__ = ["DATASETS", "HOSTILE", "RUN_ID", "START", "tables"]
 
 
+PREDICTED = {
+    "weights_bytes": 269_060_552,
+    "kv_need_tokens": 22_784,
+    "kv_need_bytes": 500 << 20,
+    "kv_bytes": 512 << 20,
+    "activation_bytes": 129 << 20,
+    "graph_bytes": None,
+    "other_bytes": 900 << 20,
+    "total_bytes": 1_885_000_000,
+    "available_bytes": 16 << 30,
+    "fits": True,
+    "basis": {"weights_bytes": "269,060,552 bytes of files", "graph_bytes": "no graphs are recorded"},
+}
+
+
 def _profiles(rng: random.Random, sizes: dict[str, int]) -> list[dict[str, Any]]:
     rows = []
     for name, n in sizes.items():
@@ -218,6 +233,7 @@ def tables(
                 "default_value": json.dumps(default),
                 "reason": reason,
                 "evidence": evidence,
+                "would_change": f"engine.{option}" if evidence else None,
                 "source": "user" if option == "cudagraph_mode" else "plan",
             }
             for option, value, default, reason, evidence in options
@@ -239,8 +255,15 @@ def tables(
                 "quantization": None,
                 "requested": json.dumps({option: value for option, value, *_ in options}),
                 "resolved": json.dumps(
-                    {**{option: value for option, value, *_ in options}, "cudagraph_mode": "none", "block_size": 128}
+                    {
+                        **{option: value for option, value, *_ in options},
+                        "cudagraph_mode": "none",
+                        "block_size": 128,
+                        "device": "cpu",
+                        "sizes": {"weights_bytes": 269_060_552, "kv_bytes": 512 << 20},
+                    }
                 ),
+                "predicted": json.dumps(PREDICTED),
                 "downgrades": ["cudagraph_mode: asked for full, the engine runs with none"],
                 "cudagraph_mode": "none",
                 "capture_sizes": [],
@@ -300,6 +323,25 @@ def tables(
                 "cpu_throttled_s": 0.0,
             }
             for i in range(84)
+        ],
+        "steps": [
+            {
+                "run_id": RUN_ID,
+                "revision": 1,
+                "engine_id": "e1",
+                "step": i,
+                "stands_for": 1,
+                "cell_id": "quality",
+                "ts": START + timedelta(seconds=12 + 0.5 * i),
+                "running": 40 - i % 7,
+                "waiting": max(0, 30 - i),
+                "prompt_tokens": 900 if i < 30 else 0,
+                "decode_tokens": 40 - i % 7,
+                "kv_usage": 0.2 + 0.005 * i,
+                "preempted": 1 if i == 50 else 0,
+                "step_ms": 480.0,
+            }
+            for i in range(100)
         ],
         "grammars": [
             {

@@ -15,6 +15,7 @@ from tasks.report.build import render
 from tasks.report.data import ReportData, from_tables
 from tasks.report.figures.quality import table as figure_table
 from tasks.report.links import links
+from tasks.report.memory import memory_rows
 from tasks.report.quality import quality_rows
 from tasks.report.sections import Section, sections
 
@@ -186,3 +187,30 @@ def test_won_and_lost_lead_to_the_samples_behind_them(data: ReportData) -> None:
     page = render(data, drawn={})
     assert 'href="#samples?dataset=extract&amp;metric=exact_match&amp;changed=won"' in page
     assert 'href="#samples?dataset=needle&amp;arm=free&amp;status=error"' in page
+
+
+def test_the_plan_says_what_would_change_each_option_and_what_memory_was_predicted(data: ReportData) -> None:
+    page = render(data, drawn={})
+    plan = page[page.index('<section id="plan"') :]
+    plan = plan[: plan.index("</section>")]
+    assert "Would change with: " in plan and "engine.max_model_len" in plan
+    assert "Memory, predicted and found" in plan
+    rows = {row["part"]: row for row in memory_rows(data)}
+    assert (rows["weights"]["predicted"], rows["weights"]["found"], rows["weights"]["ratio"]) == (269_060_552,) * 2 + (
+        1,
+    )
+    assert rows["keys and values"]["ratio"] == 1
+    assert (rows["a step at its peak"]["found"], rows["a step at its peak"]["ratio"]) == (None, None)
+    assert rows["CUDA graphs"]["predicted"] is None and "no graphs are recorded" in plan
+    resident = [row["process_rss_bytes"] for row in data.telemetry if row.get("process_rss_bytes")]
+    assert rows["together"]["found"] == max(resident)
+
+
+def test_a_plan_without_a_prediction_has_no_table_of_memory() -> None:
+    tables = report_rows.tables()
+    for engine in tables["engines"]:
+        engine["predicted"] = None
+    for option in tables["plans"]:
+        del option["would_change"]
+    page = render(run_of(tables), drawn={})
+    assert "Memory, predicted and found" not in page

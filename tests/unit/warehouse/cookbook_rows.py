@@ -140,8 +140,10 @@ def _run(*, day: int) -> dict[str, list[dict[str, Any]]]:
                 }
                 for arm in ("free", "guided")
             ),
+            *([_acceptance()] if day else []),
             {"scope": "run", "name": "timing.tpot_ms.p50", "value": 20.0 - 2 * day, "unit": "ms/token", "n": 8},
         ],
+        "steps": [_step(day=day, number=number) for number in range(6)],
         "telemetry": [
             {
                 "ts": _START + timedelta(days=day, seconds=10 * step),
@@ -188,6 +190,41 @@ def _judgement(*, day: int, sample_id: str, arm: str) -> dict[str, Any]:
         "verdict": None if refused else "CORRECT" if right else "INCORRECT",
         "error": "I cannot grade this." if refused else None,
         "judge_ms": 800.0 - 100 * day,
+    }
+
+
+def _step(*, day: int, number: int) -> dict[str, Any]:
+    """Two steps of prompts, four of answers; since Tuesday the latter run from a graph of 8."""
+    prompt = number < 2
+    graph = {"graph_mode": "none", "padded_tokens": 0} if prompt or not day else {"graph_mode": "full", "graph_size": 8}
+    return {
+        "engine_id": "e",
+        "step": number,
+        "stands_for": 1,
+        "ts": _START + timedelta(days=day, seconds=10 + number),
+        "running": 8 if prompt else 6,
+        "waiting": 2 if number == 0 else 0,
+        "prompt_tokens": 2_180 if prompt else 0,
+        "decode_tokens": 0 if prompt else 6,
+        "kv_usage": 0.1 + 0.05 * number,
+        "preempted": 1 if day == 0 and number == 3 else 0,
+        "prefix_queries": 2_180 if prompt else 0,
+        "prefix_hits": 545 if prompt else 0,
+        "step_ms": 80.0 if prompt else 20.0 - 12 * day,
+        "padded_tokens": 2,
+        **graph,
+    }
+
+
+def _acceptance() -> dict[str, Any]:
+    return {
+        "scope": "engine",
+        "name": "engine.spec.acceptance",
+        "value": 0.45,
+        "unit": "share",
+        "direction": "higher",
+        "n": 40,
+        "details": {"engine_id": "e", "by_position": [0.6, 0.3], "drafted_by_position": [20, 20]},
     }
 
 
@@ -244,7 +281,9 @@ def _engine(*, day: int) -> dict[str, Any]:
         "engine_version": ("0.31.0", "0.32.0")[day],
         "device": "NVIDIA L4",
         "model": "smollm2-135m-instruct",
-        "cudagraph_mode": "none",
+        "cudagraph_mode": ("none", "full_decode_only")[day],
+        "prefill_policy": ("off", "rule")[day],
+        "capture_s": (None, 2.5)[day],
         "cold": day == 0,
         "long_prefill_token_threshold": 512 * day,
         "start_s": (31.0, 12.5)[day],
@@ -284,6 +323,7 @@ def _request(*, day: int, sample_id: str, arm: str, attempt: int) -> dict[str, A
         "e2e_ms": None if first is None else first + 60.0,
         "queued_ms": None if died else 1.0,
         "prefill_ms": None if first is None else first - 1.0,
+        "prefill_steps": None if died else 3 if day and tokens > 512 * 2 else 2 if day and tokens > 512 else 1,
         "decode_ms": None if died else 60.0,
         "valid": None if died else not invalid,
         "violations": [{"path": "$", "message": "no number"}] if invalid else None,

@@ -1,0 +1,57 @@
+"""An engine by itself, without a run around it: for tests of what it tells."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tasks.engine.client import EngineClient
+from tasks.engine.protocol import Steps, WireRequest, WireResult, WireSampling
+from tasks.plan.device import read_device_facts
+
+OPTIONS: dict[str, Any] = {
+    "dtype": "float32",
+    "load_format": "safetensors",
+    "max_model_len": 512,
+    "max_num_batched_tokens": 512,
+    "max_num_seqs": 8,
+    "long_prefill_token_threshold": 64,
+    "enable_prefix_caching": True,
+    "block_size": 32,
+    "grammar_backend": "xgrammar",
+    "grammar_whitespace": False,
+    "compile": "none",
+    "cudagraph_mode": "none",
+    "cudagraph_capture_sizes": [],
+    "kv_cache_memory_bytes": 64 << 20,
+    "core": "inprocess",
+}
+ANSWER_S = 120.0
+
+
+@contextmanager
+def engine(*, model: Path, log_path: Path, **options: Any) -> Iterator[EngineClient]:
+    """A real engine with OPTIONS, other than those given."""
+    with EngineClient(log_path=log_path, cores=read_device_facts().cores, compiles=False) as client:
+        client.build(model=model, options=OPTIONS | options)
+        yield client
+
+
+def answers(client: EngineClient, requests: list[WireRequest]) -> tuple[dict[str, WireResult], list[Steps]]:
+    """The results of these requests by their ids, and what the engine told of its steps meanwhile."""
+    client.take_steps()
+    client.submit(requests)
+    found: dict[str, WireResult] = {}
+    end = time.monotonic() + ANSWER_S
+    while len(found) < len(requests):
+        assert time.monotonic() < end, f"{len(found)} of {len(requests)} answers came in {ANSWER_S:.0f} s"
+        found |= {result.request_id: result for result in client.results()}
+    return found, client.take_steps()
+
+
+def request(name: str, tokens: list[int], *, max_tokens: int = 16) -> WireRequest:
+    """Greedy, of so many tokens at most."""
+    return WireRequest(
+        request_id=name, prompt_token_ids=tokens, sampling=WireSampling(temperature=0.0, max_tokens=max_tokens)
+    )

@@ -1,0 +1,121 @@
+"""What a real engine tells of its steps, counted against what was asked of it and what it answered."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.engine.client import EngineClient
+from tasks.engine.protocol import Steps, WireResult, WireStep
+from tasks.record.steps import StepTotals, engine_metrics
+from tests.e2e.engine_client import answers, engine, request
+
+LONG = list(range(1_000, 1_300))
+"""300 tokens: with a threshold of 64 computed in five steps."""
+
+
+@pytest.fixture(scope="module")
+def client(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineClient]:
+    with engine(model=model_dir, log_path=tmp_path_factory.mktemp("steps") / "engine.log") as client:
+        yield client
+
+
+def _told(messages: list[Steps]) -> tuple[list[WireStep], StepTotals]:
+    totals = StepTotals()
+    for message in messages:
+        totals.add(message.totals)
+    return [step for message in messages for step in message.steps], totals
+
+
+def _tokens(results: dict[str, WireResult]) -> int:
+    return sum(len(result.token_ids) for result in results.values())
+
+
+def test_its_tokens_are_those_asked_and_answered(client: EngineClient) -> None:
+    prompts = {"long": LONG, **{f"short-{n}": list(range(2_000 + 50 * n, 2_020 + 50 * n)) for n in range(5)}}
+    results, messages = answers(client, [request(name, tokens) for name, tokens in prompts.items()])
+    steps, totals = _told(messages)
+
+    assert results["long"].prefill_steps == 5
+    assert {results[f"short-{n}"].prefill_steps for n in range(5)} == {1}
+    assert results["long"].draft_tokens is None, "nothing is drafted here"
+    assert sum(step.prompt_tokens or 0 for step in steps) == sum(len(tokens) for tokens in prompts.values())
+    # A request's first token comes of its prompt, each further one of a token that was put in.
+    assert sum(step.decode_tokens or 0 for step in steps) == _tokens(results) - len(prompts)
+    assert max(step.running for step in steps) == len(prompts)
+    assert all(0 < (step.kv_usage or 0) < 1 and step.step_ms and step.step_ms > 0 for step in steps)
+    assert {step.graph_mode for step in steps} == {None}, "a processor has no CUDA graphs"
+    assert [step.ended_at for step in steps] == sorted(step.ended_at for step in steps)
+    assert totals.sums["steps"] == len(steps)
+    assert totals.prompt_steps == {1: 5, 5: 1}
+    assert totals.preempted == 0
+
+
+def test_what_the_prefix_cache_knew_was_not_computed_again(client: EngineClient) -> None:
+    asked = [request("once", list(range(3_000, 3_200)), max_tokens=2)]
+    answers(client, asked)
+    results, messages = answers(client, asked)
+    steps, totals = _told(messages)
+    assert results["once"].cached_tokens == 192
+    assert totals.sums["prefix_queries"] == 200
+    assert totals.sums["prefix_hits"] == 192
+    assert sum(step.prompt_tokens or 0 for step in steps) == 8
+    (rate,) = [each for each in engine_metrics(totals, engine_id="e") if each.name == "engine.prefix_hit_rate"]
+    assert rate.value == 0.96
+
+
+@pytest.mark.slow
+def test_a_full_cache_preempts_and_what_is_computed_again_is_no_answer(model_dir: Path, tmp_path: Path) -> None:
+    # 20 blocks of 32 tokens; six answers of 200 tokens do not fit beside each other.
+    block = 2 * 30 * 3 * 64 * 32 * 4
+    with engine(
+        model=model_dir,
+        log_path=tmp_path / "engine.log",
+        kv_cache_memory_bytes=20 * block,
+        enable_prefix_caching=False,
+        long_prefill_token_threshold=0,
+    ) as client:
+        asked = [request(f"r{n}", list(range(500 + 7 * n, 530 + 7 * n)), max_tokens=200) for n in range(6)]
+        results, messages = answers(client, asked)
+    steps, totals = _told(messages)
+    assert totals.preempted == sum(result.preemptions or 0 for result in results.values()) > 0
+    assert sum(step.preempted or 0 for step in steps) == totals.preempted
+    assert totals.kv_usage_max > 0.9
+    assert sum(step.prompt_tokens or 0 for step in steps) > 6 * 30, "they were computed again"
+    # With two steps in flight what was made of a request that is preempted is thrown away, so it may be a few more.
+    assert 0 <= sum(step.decode_tokens or 0 for step in steps) - (_tokens(results) - 6) <= 2 * totals.preempted
+    assert totals.sums["prefix_queries"] == 0
+
+
+@pytest.mark.slow
+def test_a_core_of_its_own_tells_its_steps_and_no_single_prompt(model_dir: Path, tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    with engine(model=model_dir, log_path=log, core="multiprocess") as client:
+        results, messages = answers(client, [request("long", LONG), request("short", LONG[:20])])
+    steps, totals = _told(messages)
+    assert sum(step.prompt_tokens or 0 for step in steps) == 320 - (results["short"].cached_tokens or 0)
+    assert sum(step.decode_tokens or 0 for step in steps) == _tokens(results) - 2
+    assert all(step.step_ms and step.kv_usage is not None for step in steps)
+    assert {result.prefill_steps for result in results.values()} == {None}
+    assert totals.prompt_steps == {}
+    assert totals.preempted is None, "it is not told there, which is not none"
+    assert "Iteration(" not in log.read_text(), "vLLM writes no line a step"
+
+
+@pytest.mark.slow
+def test_speculation_is_counted_by_request_and_by_position(model_dir: Path, tmp_path: Path) -> None:
+    speculative = {"method": "ngram", "tokens": 3, "lookup": [1, 3]}
+    with engine(
+        model=model_dir, log_path=tmp_path / "engine.log", speculative=speculative, long_prefill_token_threshold=0
+    ) as client:
+        copied = [*range(1_000, 1_012)] * 8
+        results, messages = answers(client, [request("copy", copied, max_tokens=40)])
+    _, totals = _told(messages)
+    sums = totals.sums
+    assert sums["draft_tokens"] == results["copy"].draft_tokens > 0
+    assert sums["accepted_tokens"] == results["copy"].accepted_tokens == sum(totals.accepted_by_position) > 0
+    assert sum(totals.drafted_by_position) == sums["draft_tokens"]
+    assert totals.accepted_by_position == sorted(totals.accepted_by_position, reverse=True)
+    metrics = {metric.name: metric for metric in engine_metrics(totals, engine_id="e")}
+    assert metrics["engine.spec.acceptance"].value == sums["accepted_tokens"] / sums["draft_tokens"]
+    assert 1 < (metrics["engine.spec.mean_length"].value or 0) <= 4
