@@ -240,8 +240,10 @@ class WireTotals(msgspec.Struct, kw_only=True):
 
 class Steps(Message):
     """The scheduler's steps since the last message of this kind; sent about twice a second while there is work, and
-    before the results that leave it without."""
+    before the results that leave it without. source: the id of the process that numbers the steps; another one counts
+    from 0."""
 
+    source: int
     steps: list[WireStep]
     totals: WireTotals
 

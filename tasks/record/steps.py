@@ -87,10 +87,12 @@ class StepTotals:
 
 @dataclass(kw_only=True)
 class _Watched:
-    """One engine of the run. base: the number of its process's first step; last: of the last one, in that process."""
+    """One engine of the run. base: the number of its process's first step; following: the next number that is free;
+    source: the process."""
 
     base: int = 0
-    last: int = -1
+    following: int = 0
+    source: int | None = None
     totals: StepTotals = field(default_factory=StepTotals)
 
 
@@ -124,10 +126,10 @@ class StepRecorder:
         rows = []
         for message in messages:
             engine.totals.add(message.totals)
+            if message.source != engine.source:
+                engine.source, engine.base = message.source, engine.following
             for step in message.steps:
-                if step.step <= engine.last:  # it was started again, and counts from 0
-                    engine.base += engine.last + 1
-                engine.last = step.step
+                engine.following = max(engine.following, engine.base + step.step + step.stands_for)
                 rows.append(self._row(step, engine_id=engine_id, base=engine.base))
         self._write("steps", rows)
 
@@ -164,7 +166,7 @@ def _before(run: RunContext, engine_id: str) -> _Watched:
     are then of the sessions that ended."""
     columns = ["engine_id", "step", "stands_for"]
     rows = [row for row in read_rows(run.home, "steps", run.run_id, columns=columns) if row["engine_id"] == engine_id]
-    found = _Watched(base=max((row["step"] + (row["stands_for"] or 1) for row in rows), default=0))
+    found = _Watched(following=max((row["step"] + (row["stands_for"] or 1) for row in rows), default=0))
     for metric in read_rows(run.home, "metrics", run.run_id, columns=["name", "details"]):
         details = json.loads(metric["details"]) if metric["name"] == STEPS_METRIC else {}
         if details.get("engine_id") == engine_id:

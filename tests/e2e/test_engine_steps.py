@@ -99,7 +99,7 @@ def test_a_core_of_its_own_tells_its_steps_and_no_single_prompt(model_dir: Path,
     assert {result.prefill_steps for result in results.values()} == {None}
     assert totals.prompt_steps == {}
     assert totals.preempted is None, "it is not told there, which is not none"
-    assert "Iteration(" not in log.read_text(), "vLLM writes no line a step"
+    assert log.read_text().count("Iteration(") <= 1, "vLLM writes no line a step, but for the start's first token"
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.clock import at, moved_clock
 from tests.e2e.command import ROOT, Done, assay
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 NIGHTS = 20
 _EXPERIMENT = """\

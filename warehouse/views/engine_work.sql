@@ -20,10 +20,11 @@ SELECT
     sum(stands_for * running) / sum(stands_for) AS running_mean,
     max(running) AS running_max,
     max(waiting) AS waiting_max,
-    sum(stands_for * kv_usage) / nullif(sum(stands_for) FILTER (kv_usage IS NOT NULL), 0) AS kv_usage_mean,
+    -- Rounded: the last digits of a sum of fractions depend on the order in which the rows come.
+    round(sum(stands_for * kv_usage) / nullif(sum(stands_for) FILTER (kv_usage IS NOT NULL), 0), 9) AS kv_usage_mean,
     max(kv_usage) AS kv_usage_max,
     sum(stands_for * preempted) AS preempted,
     sum(stands_for * prefix_hits) / nullif(sum(stands_for * prefix_queries), 0) AS prefix_hit_rate,
-    sum(stands_for * step_ms) / 1000 AS busy_s
+    round(sum(stands_for * step_ms) / 1000, 6) AS busy_s
 FROM kept
 GROUP BY run_id, engine_id;

@@ -149,6 +149,7 @@ class Copies:
                 self._send(_sum_of_progress(self._progress.values()))
             case protocol.Steps():
                 # The copies count alike; one number stands for one step of one copy.
+                message.source = os.getpid()
                 for step in message.steps:
                     step.step = step.step * len(self._copies) + copy.index
                 self._send(message)

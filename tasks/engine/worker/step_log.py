@@ -6,10 +6,13 @@ With the core in a process of its own only the last of these arrives; it has the
 `enable_logging_iteration_details`, and what a single request got is not known then.
 """
 
+import os
 import time
 from typing import Any
 
 from tasks.engine.protocol import Steps, WireGraphUse, WireStep, WireTotals
+from tasks.engine.worker.graphs import chosen_graph, watch_choices
+from tasks.engine.worker.memory import worker_of
 from tasks.engine.worker.speculation import Speculation
 
 ALL_OF_THE_FIRST = 2_000
@@ -53,6 +56,7 @@ class StepLog:
             self._watch_outputs(engine.engine_core)
         else:
             self._tells_requests = True
+            watch_choices(getattr(worker_of(engine), "model_runner", None))
             self._watch_scheduler(core.scheduler)
 
     def step_called(self) -> None:
@@ -86,7 +90,7 @@ class StepLog:
             for (mode, size), (steps, tokens, padded) in self._graphs.items()
         ]
         self._speculation.move_into(totals)
-        message = Steps(steps=self._steps, totals=totals)
+        message = Steps(source=os.getpid(), steps=self._steps, totals=totals)
         self._steps, self._totals, self._graphs = [], WireTotals(), {}
         return message
 
@@ -139,7 +143,7 @@ class StepLog:
             prefix_hits=hits,
             kv_usage=usage,
         )
-        self._add(step, stats, getattr(computed, "cudagraph_stats", None))
+        self._add(step, stats, getattr(computed, "cudagraph_stats", None) or chosen_graph(scheduled))
 
     def _heard(self, stats: Any) -> None:
         """A step of a scheduler in another process. stats: vLLM's SchedulerStats."""

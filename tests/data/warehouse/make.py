@@ -24,8 +24,8 @@ from warehouse.views import definitions
 
 HERE = Path(__file__).resolve().parent
 SAMPLES = 4
-FEW = {"telemetry": 6, "grammars": 6}
-_PLACES = re.compile(r"/(?:[\w.@+-]+/)+(?=(?:configs|runs|cache)/)")
+FEW = {"telemetry": 6, "grammars": 6, "steps": 12}
+_PLACES = re.compile(r"/(?:[\w.@+-]+/)+(?=(?:configs|runs|cache|\.venv)/)")
 _MACHINE = {"host": "machine", "user": "user"}
 
 

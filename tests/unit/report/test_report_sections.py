@@ -214,3 +214,46 @@ def test_a_plan_without_a_prediction_has_no_table_of_memory() -> None:
         del option["would_change"]
     page = render(run_of(tables), drawn={})
     assert "Memory, predicted and found" not in page
+
+
+def did(*, more: dict[str, Any], engine_id: str = "e1", **details: Any) -> dict[str, Any]:
+    totals = {"engine_id": engine_id, "sampling": "1 of 10", "graphs": [], "prompt_steps": {}}
+    row = {"run_id": report_rows.RUN_ID, "revision": 1, "scope": "engine", "arm": None, "cell_id": None, "value": 900.0}
+    return row | {"name": "engine.steps", "details": json.dumps(totals | details)} | more
+
+
+def engine_section(*metrics: dict[str, Any]) -> str:
+    tables = report_rows.tables()
+    tables["metrics"] += metrics
+    page = render(run_of(tables), drawn={})
+    return page[page.index('<section id="engine"') :].partition("</section>")[0]
+
+
+def test_the_engine_says_what_its_steps_add_up_to() -> None:
+    graphs = [
+        {"mode": "full", "size": 8, "steps": 3, "tokens": 18, "padded_tokens": 6},
+        {"mode": "none", "size": None, "steps": 1, "tokens": 900, "padded_tokens": 0},
+    ]
+    found = engine_section(
+        did(more={}, graphs=graphs, prompt_steps={"1": 40, "5": 2}, drafted_by_position=[20, 0],
+            accepted_by_position=[12, 0]),
+        did(more={"name": "engine.kv_usage.max", "value": 0.62}),
+        did(more={"name": "engine.spec.acceptance", "value": 0.6}),
+        did(more={"name": "engine.padding_waste", "value": 0.9}, engine_id="another"),
+    )  # fmt: skip
+    assert "<dt>KV cache in use, most</dt><dd>62\u00a0%</dd>" in found
+    assert "100 of the 900 steps: 1 of 10" in found, "a sampling is said"
+    assert "<td>full graph</td>" in found
+    assert "75\u00a0%" in found, "steps from it"
+    assert "25\u00a0%" in found, "of its tokens are padding"
+    assert '<td class="n">5</td><td class="n">2</td>' in found, "two prompts took five steps"
+    assert "60\u00a0%" in found
+    assert "nothing was drafted there" in found
+    assert "Padding, of all" not in found, "that is of another engine"
+
+
+def test_an_engine_without_graphs_says_so_in_words() -> None:
+    found = engine_section(did(more={}))
+    assert "CUDA graphs: none." in found
+    assert "is not known" in found, "into how many steps prompts were split"
+    assert "What it did" not in engine_section(), "nothing was told, so nothing is said"

@@ -229,6 +229,82 @@ def test_energy_that_was_not_measured_is_null(home: Path) -> None:
     assert ask(home, sql) == [("GPU-once", 50.0, None, None, None), ("cpu", None, None, None, None)]
 
 
+def step(number: int, **more: Any) -> dict[str, Any]:
+    row = {"engine_id": "e", "step": number, "stands_for": 1, "ts": NOW + timedelta(seconds=number), "running": 4}
+    row |= {"waiting": 0, "prompt_tokens": 0, "decode_tokens": 4, "kv_usage": 0.25, "preempted": 0, "step_ms": 10.0}
+    return row | {"prefix_queries": 0, "prefix_hits": 0} | more
+
+
+def test_a_step_counts_for_those_that_it_stands_for(home: Path) -> None:
+    put(
+        home,
+        "steps",
+        step(0, prompt_tokens=100, decode_tokens=0, prefix_queries=200, prefix_hits=100, waiting=3, step_ms=50.0),
+        step(1, preempted=1, kv_usage=0.5, running=8, decode_tokens=8),
+        step(2000, stands_for=10),
+        step(0, engine_id="older", stands_for=None, prompt_tokens=None, decode_tokens=None, kv_usage=None),
+    )
+    sql = """SELECT kept_steps, steps, prompt_tokens, decode_tokens, tokens_per_step, running_mean, waiting_max,
+        kv_usage_mean, kv_usage_max, preempted, prefix_hit_rate, busy_s FROM engine_work ORDER BY engine_id"""
+    for _ in range(2):
+        found = ask(home, sql)
+        assert found[0] == (
+            *(3, 12, 100, 48, pytest.approx(148 / 12), pytest.approx(52 / 12), 3),
+            *(pytest.approx(3.25 / 12), 0.5, 1, 0.5, pytest.approx(0.16)),
+        )
+        assert found[1][:5] == (1, 1, None, None, None), "a row of before there was a sampling stands for itself"
+        assert (found[1][7], found[1][10]) == (None, None)
+        compact_run(home=home, run_id=RUN)
+
+
+def test_graphs_are_of_the_steps_that_tell_of_them(home: Path) -> None:
+    put(home, "engines", {"engine_id": "gpu", "cudagraph_mode": "full"}, {"engine_id": "cpu"}, {"engine_id": "idle"})
+    full = {"engine_id": "gpu", "graph_mode": "full", "graph_size": 8, "padded_tokens": 2, "decode_tokens": 6}
+    put(
+        home,
+        "steps",
+        step(0, engine_id="gpu", graph_mode="none", padded_tokens=0, prompt_tokens=60, decode_tokens=0, step_ms=90.0),
+        step(1, **full),
+        step(2, **full, stands_for=2),
+        step(3, **full | {"graph_mode": "piecewise", "graph_size": 16}, prompt_tokens=8),
+        step(0, engine_id="cpu"),
+    )
+    put(home, "requests", request("a", engine_id="gpu", tpot_ms=4.0), request("b", engine_id="gpu", tpot_ms=6.0))
+    sql = """SELECT engine_id, steps, graph_share_steps, full_share_steps, graph_share_tokens, padding_share,
+        sizes_used, decode_step_p50_ms, answers, tpot_p50_ms FROM graph_effect ORDER BY engine_id"""
+    for _ in range(2):
+        assert ask(home, sql) == [
+            ("cpu", 1, None, None, None, None, None, 10.0, None, None),
+            ("gpu", 5, 0.8, 0.6, pytest.approx(32 / 92), pytest.approx(8 / 100), [8, 16], 10.0, 2, 5.0),
+            ("idle", None, None, None, None, None, None, None, None, None),
+        ]
+        compact_run(home=home, run_id=RUN)
+
+
+def test_prompts_are_short_or_long_and_split_only_where_it_is_told(home: Path) -> None:
+    put(home, "engines", {"engine_id": "e", "prefill_policy": "auto", "long_prefill_token_threshold": 512})
+    put(
+        home,
+        "requests",
+        request("a", engine_id="e", prompt_tokens=999, prefill_steps=1, ttft_ms=1.0),
+        request("b", engine_id="e", prompt_tokens=10, prefill_steps=2, ttft_ms=3.0),
+        request("c", engine_id="e", prompt_tokens=1000, prefill_steps=3, ttft_ms=9.0),
+        request("d", engine_id="own core", prompt_tokens=1000, ttft_ms=9.0),
+        request("warm", engine_id="e", phase="warmup", prefill_steps=9, ttft_ms=999.0),
+        request("reused", engine_id="e", reused=True, prefill_steps=9, ttft_ms=999.0),
+        request("scored", engine_id="e", kind="loglikelihood", prefill_steps=9),
+    )
+    sql = """SELECT engine_id, policy, threshold, prompts, n, split, steps_mean, steps_max, ttft_p50_ms
+        FROM prefill_effect ORDER BY engine_id, prompts"""
+    for _ in range(2):
+        assert ask(home, sql) == [
+            ("e", "auto", 512, "long", 1, 1, 3.0, 3, 9.0),
+            ("e", "auto", 512, "short", 2, 1, 1.5, 2, 2.0),
+            ("own core", None, None, "long", 1, None, None, None, 9.0),
+        ]
+        compact_run(home=home, run_id=RUN)
+
+
 def test_no_view_of_metrics_opens_the_large_tables(home: Path) -> None:
     put(home, "requests", request("a"))
     put(home, "metrics", metric("d.acc", 1.0))
@@ -238,12 +314,25 @@ def test_no_view_of_metrics_opens_the_large_tables(home: Path) -> None:
         assert "PARQUET_SCAN" not in plan.upper(), name
 
 
-@pytest.mark.parametrize("name", ["latency_by_bucket", "failures", "energy", f"flips('{RUN}', '{LATER}')"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "latency_by_bucket",
+        "prefill_effect",
+        "graph_effect",
+        "engine_work",
+        "failures",
+        "energy",
+        f"flips('{RUN}', '{LATER}')",
+    ],
+)
 def test_a_condition_on_the_run_reaches_the_files(home: Path, name: str) -> None:
     for run_id in (RUN, LATER, "third", "fourth"):
         put(home, "requests", request("a"), run_id=run_id)
         put(home, "scores", score("a", 1.0), run_id=run_id)
         put(home, "telemetry", reading(0, 1.0, 1.0), run_id=run_id)
+        put(home, "steps", step(0), run_id=run_id)
+        put(home, "engines", {"engine_id": "e"}, run_id=run_id)
         compact_run(home=home, run_id=run_id)
     where = "" if name.startswith("flips") else f"WHERE run_id = '{RUN}'"
     plan = "\n".join(row[1] for row in ask(home, f"EXPLAIN ANALYZE FROM {name} {where}"))
