@@ -43,7 +43,10 @@ def test_a_run_in_mlflow(home: Path) -> None:
             f"{row['name']}.{row['arm']}"
         ]
 
-    planned = {row["option"]: json.loads(row["value"]) for row in rows(home, "SELECT option, value FROM plans")}
+    planned = {
+        row["option"]: json.loads(row["value"])
+        for row in rows(home, "SELECT option, value FROM plans WHERE value IS NOT NULL")
+    }
     assert parent["params"]["vllm.max_model_len"] == str(planned["max_model_len"])
     assert parent["params"]["datasets"] == "arithmetic (3), extract (3), choice (3), needle (3)"
 
