@@ -15,7 +15,7 @@ from tests.e2e.command import rows, start
 from tests.faults.processes import wait_for, wait_until_gone, workers
 from warehouse.parquet import read_rows
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 GIB = 1 << 30
 EXPERIMENT = """\
@@ -105,7 +105,6 @@ def test_keys_and_values_that_do_not_fit_are_halved_until_they_do(home: Path, tm
     print(f"\n{first['message']}")
 
 
-@pytest.mark.slow
 def test_memory_that_runs_out_while_it_answers_costs_a_rung_and_no_answer(home: Path, tmp_path: Path) -> None:
     with running(home, tmp_path, samples=60) as flow:
         wait_for(
@@ -127,7 +126,6 @@ def test_memory_that_runs_out_while_it_answers_costs_a_rung_and_no_answer(home: 
     print(f"\n{first['message']}\n{asked}")
 
 
-@pytest.mark.slow
 def test_with_no_rungs_left_the_run_ends_and_says_why(home: Path, tmp_path: Path) -> None:
     block = f", memory: {{kv_cache_bytes: {2 * GIB}}}"
     with running(home, tmp_path, engine=block, settings=("engine.failures.rungs=0",)) as flow:
