@@ -95,7 +95,7 @@ def test_every_section_has_a_size_and_the_page_no_scrollbar_of_its_own(report: P
             assert box["width"] > 300
             assert box["height"] > 60
         figures = page.eval_on_selector_all("figure svg", "all => all.map((svg) => svg.getBoundingClientRect().height)")
-        assert len(figures) == 7
+        assert len(figures) == 8
         assert min(figures) > 60
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         screenshot(page, f"report-light-{width}", full_page=True)

@@ -50,6 +50,10 @@ class Group:
         return self.code
 
 
+_KEPT: list[Group] = []
+"""To the end of the tests: a context that is collected waits for its sockets, and the router's are in its thread."""
+
+
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[Group]:
     made = Group(tmp_path)
@@ -57,7 +61,9 @@ def group(tmp_path: Path) -> Iterator[Group]:
     with contextlib.suppress(zmq.Again):  # its end may be gone already
         made.flow.send(protocol.encode(protocol.Close()), zmq.NOBLOCK)
     made.end()
-    made.context.destroy(linger=0)
+    for socket in (made.flow, *made.workers):
+        socket.close(linger=0)
+    _KEPT.append(made)
 
 
 def request(name: str, prompt: list[int], tokens: int = 10) -> protocol.WireRequest:

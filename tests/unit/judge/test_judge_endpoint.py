@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -299,6 +300,8 @@ def test_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
              str(outputs(tmp_path, **RIGHT))],
             env={**os.environ, "ASSAY_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)},
             stderr=subprocess.PIPE,
+            # A shell ignores Ctrl-C for what it runs in the background, and a child inherits that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - it starts no thread
         )  # fmt: skip
         end = time.monotonic() + 20
         while not server.calls and time.monotonic() < end:
