@@ -20,3 +20,8 @@ def names_in(folder: Path) -> list[str]:
         return sorted(entry.name for entry in folder.iterdir())
     except (OSError, ValueError):
         return []
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path stands for all files that are named so."""
+    return any(letter in path for letter in "*?[")

@@ -6,7 +6,7 @@ from typing import Any
 from schemas.dataset import Dataset
 from schemas.experiment import DatasetUse
 from schemas.source import DatasetSource, HubDatasetSource, JsonlSource, NeedleSource
-from tasks.config.disk import is_file, names_in
+from tasks.config.disk import is_dir, is_file, is_pattern, names_in
 from tasks.config.layers import Layers
 from tasks.config.locate import Place, packaged_configs, path_from, relative_to_here
 from tasks.config.nearest import did_you_mean
@@ -73,14 +73,26 @@ def with_given_rows(dataset: Dataset, use: DatasetUse, *, here: KeyPath, experim
 
 
 def given_folder(folder: str, *, here: KeyPath, experiment: Layers) -> Path:
-    """The folder that an entry gives. Raises ConfigError for what no path can be."""
-    keypath = (*here, "folder")
-    return path_from(folder, base=experiment.origin(keypath).base, at=experiment.place(keypath))
+    """The folder that an entry gives. Raises ConfigError, at the entry's line, for one that is not there."""
+    at = experiment.place((*here, "folder"))
+    found = path_from(folder, base=experiment.origin((*here, "folder")).base, at=at)
+    if not is_dir(found):
+        raise at.error(
+            f"there is no folder {relative_to_here(found)}", did_you_mean(found.name, names_in(found.parent))
+        )
+    return found
 
 
 def _given(source: DatasetSource, keypath: KeyPath, experiment: Layers) -> DatasetSource:
+    """Raises ConfigError at the experiment's own line for what is not there: looked for later, it would be told of the
+    dataset's file, which names other rows."""
     base = experiment.origin((*keypath, "kind")).base
-    return absolute_source(source, base=base, keypath=keypath, layers=experiment)
+    given = absolute_source(source, base=base, keypath=keypath, layers=experiment)
+    path = getattr(given, "path", None)
+    if path is not None and not is_pattern(path) and not is_file(Path(path)) and not is_dir(Path(path)):
+        hint = did_you_mean(Path(path).name, names_in(Path(path).parent))
+        raise experiment.place((*keypath, "path")).error(f"there is no file {relative_to_here(Path(path))}", hint)
+    return given
 
 
 def _in_folder(source: DatasetSource, folder: Path, *, alone: bool) -> DatasetSource:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from schemas.errors import ConfigError
-from tasks.config.disk import names_in
+from tasks.config.disk import is_pattern, names_in
 from tasks.config.locate import relative_to_here
 from tasks.config.nearest import did_you_mean
 
 _BLOCK = 1 << 20
-_WIDE = "*?["
 
 
 def source_files(path: str, *, file: Path | None, key: str) -> list[Path]:
@@ -24,7 +23,7 @@ def source_files(path: str, *, file: Path | None, key: str) -> list[Path]:
 
     Raises ConfigError, at the key `path` of `key`, for a file that is missing and a pattern that nothing matches."""
     found = Path(path)
-    if found.is_file() or not any(letter in path for letter in _WIDE):
+    if found.is_file() or not is_pattern(path):
         return [_existing_file(found, file=file, key=key)]
     folder = fixed_folder(path)
     files = sorted(each for each in folder.glob(str(found.relative_to(folder))) if each.is_file())
@@ -55,7 +54,7 @@ def _existing_file(found: Path, *, file: Path | None, key: str) -> Path:
 def fixed_folder(pattern: str) -> Path:
     """The deepest folder of a pattern that is written out: what the names of its files count from."""
     folder = Path(pattern)
-    while any(letter in str(folder) for letter in _WIDE):
+    while is_pattern(str(folder)):
         folder = folder.parent
     return folder
 

@@ -55,6 +55,7 @@ def test_a_group_of_the_experiment_wins(home: Path) -> None:
 
 
 def test_a_group_of_a_suite_leaves_out_what_is_merely_named_like_it(home: Path) -> None:
+    (home / "exp" / "f").mkdir()
     experiment = load(home, "datasets: [{use: bbh, folder: f}, {use: bbh_direct, folder: f}]\n")
     assert len(experiment.groups["bbh"].datasets) == 27
     assert not any("direct" in name for name in experiment.groups["bbh"].datasets)
@@ -71,6 +72,9 @@ def test_other_rows_start_from_the_experiments_folder(home: Path) -> None:
         "datasets:\n  - use: gsm8k\n    source: {kind: jsonl, path: data/test.jsonl}\n"
         "    few_shot_source: {kind: jsonl, path: ../train.jsonl}\n"
     )
+    (home / "exp" / "data").mkdir()
+    for name in ("exp/data/test.jsonl", "train.jsonl", "here.jsonl"):
+        (home / name).touch()
     config = load(home, text).datasets[0].config
     assert isinstance(config.source, JsonlSource)
     assert isinstance(config.few_shot.source, JsonlSource)
@@ -100,8 +104,18 @@ def test_rows_and_shots_of_a_missing_subject_are_refused(home: Path) -> None:
 
 
 def test_a_plain_dataset_takes_other_rows_too(home: Path) -> None:
+    (home / "exp" / "c.csv").touch()
     config = load(home, "datasets: [{use: choice, source: {kind: csv, path: c.csv}}]\n").datasets[0].config
     assert config.source.kind == "csv"
+
+
+def test_given_rows_that_are_not_there_are_told_at_the_experiments_line(home: Path) -> None:
+    (home / "exp" / "rows.jsonl").touch()
+    said = refused(home, "datasets: [{use: choice, source: {kind: jsonl, path: row.jsonl}}]\n")
+    assert said == "exp/e.yaml:3: datasets[0].source.path: there is no file exp/row.jsonl (did you mean `rows.jsonl`?)"
+    said = refused(home, "datasets: [{use: gsm8k, folder: nothere}]\n")
+    assert said == "exp/e.yaml:3: datasets[0].folder: there is no folder exp/nothere"
+    load(home, "datasets: [{use: choice, source: {kind: jsonl, path: 'part-*.jsonl'}}]\n")  # looked for with the rows
 
 
 @pytest.mark.parametrize(
@@ -130,6 +144,7 @@ def test_a_suite_of_ones_own_stands_beside_the_experiment(home: Path) -> None:
         "  target: '{{ a }}'\n  metrics: [exact_match]\neach: [{part: one}, {part: two}]\n"
         "groups: {quiz: {datasets: ['quiz_*'], metric: exact_match}}\n"
     )
+    (home / "exp" / "rows").mkdir()
     experiment = load(home, "datasets: [{use: quiz, folder: rows}]\n")
     assert [dataset.name for dataset in experiment.datasets] == ["quiz_one", "quiz_two"]
     assert getattr(experiment.datasets[1].config.source, "path", None) == str(home / "exp" / "rows" / "two.jsonl")
@@ -142,6 +157,7 @@ def test_a_fault_in_a_suite_is_said_once_with_its_line(home: Path) -> None:
         "template:\n  source: {kind: jsonl, path: a}\n  prompt: {text: '{{ q }}'}\n"
         "  metrics: [exact_mach]\neach: [{part: one}, {part: two}]\n"
     )
+    (home / "exp" / "rows").mkdir()
     said = refused(home, "datasets: [{use: quiz, folder: rows}]\n")
     assert said.count("exact_mach") == 1
     assert "exp/quiz.yaml:10: template.metrics[0]: there is no metric `exact_mach`" in said
