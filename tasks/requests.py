@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from schemas.dataset import NamedDataset
@@ -61,37 +62,31 @@ def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[str]) -> Iter
 
 def _choices(dataset: NamedDataset, sample: Sample) -> Iterable[Request]:
     for index, choice in enumerate(sample.choices):
-        yield Request(
-            request_id=request_id(sample.sample_id, "free", "loglikelihood", index),
-            dataset=sample.dataset,
-            sample_id=sample.sample_id,
-            arm="free",
-            kind="loglikelihood",
-            choice_index=index,
-            prompt_token_ids=choice.token_ids,
-            max_tokens=1,
-            stop=[],
-            continuation_start=choice.start,
-            encoded_apart=choice.encoded_apart,
-            adapter=dataset.config.adapter,
-        )
+        scored = _scored(dataset, sample, index, choice.token_ids, start=choice.start)
+        yield replace(scored, encoded_apart=choice.encoded_apart)
 
 
 def _windows(dataset: NamedDataset, sample: Sample) -> Iterable[Request]:
     for index, window in enumerate(sample.windows):
-        yield Request(
-            request_id=request_id(sample.sample_id, "free", "loglikelihood", index),
-            dataset=sample.dataset,
-            sample_id=sample.sample_id,
-            arm="free",
-            kind="loglikelihood",
-            choice_index=index,
-            prompt_token_ids=sample.prompt_token_ids[window.begin : window.end],
-            max_tokens=1,
-            stop=[],
-            continuation_start=window.start - window.begin,
-            adapter=dataset.config.adapter,
-        )
+        token_ids = sample.prompt_token_ids[window.begin : window.end]
+        yield _scored(dataset, sample, index, token_ids, start=window.start - window.begin)
+
+
+def _scored(dataset: NamedDataset, sample: Sample, index: int, token_ids: list[int], *, start: int) -> Request:
+    """The request for the log-likelihood of the tokens from `start` on."""
+    return Request(
+        request_id=request_id(sample.sample_id, "free", "loglikelihood", index),
+        dataset=sample.dataset,
+        sample_id=sample.sample_id,
+        arm="free",
+        kind="loglikelihood",
+        choice_index=index,
+        prompt_token_ids=token_ids,
+        max_tokens=1,
+        stop=[],
+        continuation_start=start,
+        adapter=dataset.config.adapter,
+    )
 
 
 def request_id(sample_id: str, arm: str, kind: str, choice: int | None = None, repeat: int = 0) -> str:
