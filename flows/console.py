@@ -108,7 +108,7 @@ class RunConsole:
     def built(self, said: list[str], built: BuiltEngine) -> None:
         said.append(
             f"vLLM {built.versions.get('vllm')} on {built.device.name}, {built.resolved['dtype']}, "
-            f"ready in {built.start_s:.1f} s"
+            + ("it stood already" if built.start_s is None else f"ready in {built.start_s:.1f} s")
         )
 
     def generated(self, said: list[str], summary: GeneratedSummary) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from flows.shelf import current
 from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts
 from tasks.engine.client import EngineClient
@@ -43,7 +44,11 @@ def started(home: Path, experiment: Experiment | None) -> Iterator[None]:
 def take(
     session: Session, *, device: DeviceFacts, warn: Callable[[str], None], note: Callable[[str], None]
 ) -> EngineKeeper:
-    """Who keeps the run's engine going, with the process that is waiting, or a new one. warn: says what went wrong with
-    an engine; note: that it goes on."""
-    early = _waiting.pop() if _waiting else None
-    return keep_engine(session, device=device, warn=warn, note=note, early=early)
+    """Who keeps the run's engine going, with the process that is waiting, an engine that a sweep has standing, or a new
+    one. warn: says what went wrong with an engine; note: that it goes on."""
+    shelf = current()
+    stood = None if shelf is None else shelf.take()
+    early = stood or (_waiting.pop() if _waiting else None)
+    return keep_engine(
+        session, device=device, warn=warn, note=note, early=early, hand_on=None if shelf is None else shelf.keep
+    )

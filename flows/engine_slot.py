@@ -18,6 +18,8 @@ from flows.servers import named_here
 LEASE_S = 60.0
 """The shortest that the server grants: how long a dead holder keeps the slot at most."""
 
+_held = False
+
 
 def slot_name() -> str:
     """The limit that engines started here share: one for this host, or for the GPUs that this process may see."""
@@ -36,7 +38,12 @@ def ensure_slot(client: SyncPrefectClient) -> GlobalConcurrencyLimit | None:
 
 @contextlib.contextmanager
 def engine_slot(console: RunConsole) -> Iterator[None]:
-    """Waits for the slot and holds it. A run's own temporary server knows of no other run: it limits nothing."""
+    """Waits for the slot and holds it; a sweep's cells are inside its own. A run's own temporary server knows of no
+    other run: it limits nothing."""
+    global _held  # noqa: PLW0603 - of this process, as engines are
+    if _held:
+        yield
+        return
     if not os.environ.get("ASSAY_PREFECT_API_URL"):
         yield
         return
@@ -45,4 +52,8 @@ def engine_slot(console: RunConsole) -> Iterator[None]:
     if limit is not None and limit.active_slots >= limit.limit:
         console.note(f"waits for {limit.name}: another run's engine holds it")
     with concurrency(slot_name(), occupy=1, lease_duration=LEASE_S, raise_on_lease_renewal_failure=False):
-        yield
+        _held = True
+        try:
+            yield
+        finally:
+            _held = False

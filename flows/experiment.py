@@ -39,6 +39,7 @@ from flows.hooks import after_crash
 from flows.pileup import stand_for_the_others
 from flows.reconcile import close_what_crashed
 from flows.runtime import assay_home
+from flows.shelf import current
 from flows.signals import Terminated, keep_sigterm
 from schemas.errors import AssayError, ConfigError, RunError
 from schemas.gate import GateVerdict, gate_exit_code
@@ -190,7 +191,7 @@ def _before_it_begins() -> list[str]:
 def _open(*, config: str, overrides: list[str], limit: int, max_time: str, resume: str) -> RunContext:
     """A new run, or the one to go on with: the one that is named, or, on Prefect's Retry, the one that this flow run
     had begun."""
-    home, this = assay_home(), this_flow_run()
+    home, this, shelf = assay_home(), this_flow_run(), current()
     going_on = resume or (begun_by(home, prefect_flow_run_id=str(this.id)) if this.run_count > 1 else None)
     run = open_run(
         home=home,
@@ -200,7 +201,11 @@ def _open(*, config: str, overrides: list[str], limit: int, max_time: str, resum
         max_time_s=parse_duration(max_time) if max_time else None,
         resume=going_on,
         prefect_flow_run_id=str(this.id),
+        cell=None if shelf is None else shelf.cell,
     )
+    if shelf is not None and shelf.cell is not None:
+        shelf.run_id = run.run_id
+        shelf.begun(run.run_id)
     check_gates(home, run.experiment)
     return run
 

@@ -40,6 +40,8 @@ def _names(*kinds: Kind, first: Sequence[str] = ()) -> Shown:
 
 
 Config = Annotated[str, _names("experiment")]
+Sweeps = Annotated[str, _names("sweep")]
+Tunings = Annotated[str, _names("tuning")]
 Model = Annotated[str, _names("model", first=[AS_CONFIGURED])]
 Datasets = Annotated[list[Annotated[str, _names("dataset", "suite")]], Shown(lambda: {"uniqueItems": True})]
 Arms = Annotated[str, _one_of(*ARMS)]

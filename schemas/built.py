@@ -13,8 +13,8 @@ class BuiltEngine(BaseModel):
     engine_id: first 16 hex digits of sha256 over weights, versions, device and requested options. identity: what of it
     can change an answer (see tasks/requests.py). phases: seconds by name, only those that could be told apart. sizes:
     bytes by name. downgrades: settings that came out otherwise than asked, in words. ladder: what was said of
-    each time that memory ran out before it stood. start_s: from the process's start
-    to the first token."""
+    each time that memory ran out before it stood. start_s: from the process's start to the first token; None where it
+    stood already, as the run `built_by` had built it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,5 +30,6 @@ class BuiltEngine(BaseModel):
     sizes: dict[str, int]
     downgrades: list[str]
     ladder: list[str] = []
-    start_s: float
+    start_s: float | None
     log_path: str
+    built_by: str | None = None

@@ -12,6 +12,15 @@ from schemas.gate import GateVerdict
 RunStatus = Literal["running", "finished", "failed", "cancelled", "crashed"]
 
 
+class CellContext(BaseModel):
+    """What a run knows of the sweep that it is a cell of. start_limit_s: seconds that its engine may take to start."""
+
+    model_config = ConfigDict(frozen=True)
+
+    parent_run_id: str
+    start_limit_s: float
+
+
 class RunContext(BaseModel):
     """What every step of a run knows of it. home: ASSAY_HOME; folder: this run's own files below it.
 
@@ -30,6 +39,8 @@ class RunContext(BaseModel):
     git_commit: str | None = None
     git_dirty: bool | None = None
     prefect_flow_run_id: str | None = None
+    cell: CellContext | None = None
+    """What it is a cell of; None for a run of its own."""
 
     @property
     def samples_file(self) -> Path:

@@ -19,7 +19,7 @@ from tasks.config.nearest import did_you_mean_or_list
 from tasks.config.yaml_file import missing_file, read_yaml
 from tasks.plugins import dataset_folder, plugins
 
-Kind = Literal["experiment", "dataset", "suite", "model", "engine"]
+Kind = Literal["experiment", "dataset", "suite", "model", "engine", "sweep", "tuning"]
 SUFFIXES = (".yaml", ".yml")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PROJECT = Path("configs")

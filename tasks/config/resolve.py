@@ -26,7 +26,7 @@ from tasks.config.locate import (
 )
 from tasks.config.models import load_model, model_place
 from tasks.config.overrides import DEFAULT_ENGINE, apply_overrides, merged
-from tasks.config.yaml_file import read_yaml
+from tasks.config.yaml_file import YamlFile, read_yaml
 
 __all__ = [
     "NamedFile",
@@ -51,6 +51,7 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
     if limit is not None and limit < 1:
         raise ConfigError.one(f"must be at least 1, not {limit}", key="--limit")
     file = read_yaml(find_experiment(path))
+    _check_kind(file, path)
     changed = apply_overrides(file.data, overrides)
     command_line = Layer(changed.written or None, None)
     experiment = Layers([command_line, Layer(file.data, file)])
@@ -94,6 +95,20 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
         gates=written.gates,
         max_failed=written.max_failed,
         tags=written.tags,
+    )
+
+
+def _check_kind(file: YamlFile, path: str | Path) -> None:
+    """Raises ConfigError for a file of another command."""
+    if "base" not in file.data:
+        return
+    command = "tune" if "tune" in file.data else "sweep"
+    raise ConfigError.one(
+        f"is a {'tuning' if command == 'tune' else 'sweep'}, which is made of many runs of the experiment that its `base` "
+        "names",
+        file=file.path,
+        line=file.line_of(("base",)),
+        suggestion=f"assay {command} {path}",
     )
 
 

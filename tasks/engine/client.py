@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,16 @@ from tasks.engine.settings import ProcessSettings, engine_environment
 START_TIMEOUT_S = 600.0
 _CLOSE_TIMEOUT_S = 15.0
 _POLL_MS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What an engine was built with, and what it became. by: the run that built it, where it matters."""
+
+    model: str
+    options: dict[str, Any]
+    built: protocol.Built
+    by: str | None = None
 
 
 class EngineClient:
@@ -49,6 +60,8 @@ class EngineClient:
         self._heard_at = time.monotonic()
         self._log_from = log_path.stat().st_size if log_path.exists() else 0
         self._steps: list[protocol.Steps] = []
+        self.standing: Standing | None = None
+        """What it was built with; None before."""
         self.settings = settings or ProcessSettings(cores=tuple(cores), compiles=compiles)
         known = self.settings
         environment = engine_environment(cores=known.cores, compiles=known.compiles) | dict(known.variables)
@@ -84,12 +97,23 @@ class EngineClient:
         return self._process.pid
 
     @property
+    def returncode(self) -> int | None:
+        """The exit status of its process; None while it lives."""
+        return self._process.returncode
+
+    @property
     def log_path(self) -> Path:
         return self._process.log_path
 
     def move_log(self, target: Path) -> None:
         """Gives the engine's log another name on the same disk."""
         self._process.move_log(target)
+
+    def share_log(self, target: Path) -> None:
+        """Gives the engine's log a second name on the same disk, for a run that takes over an engine that stands."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        target.hardlink_to(self.log_path)
 
     def hello(self, *, timeout_s: float = START_TIMEOUT_S) -> protocol.Hello:
         """Waits until vLLM is imported. Raises EngineDied if the process dies first."""
@@ -101,14 +125,16 @@ class EngineClient:
         return self._hello
 
     def build(
-        self, *, model: str | Path, options: dict[str, Any], timeout_s: float = START_TIMEOUT_S
+        self, *, model: str | Path, options: dict[str, Any], timeout_s: float = START_TIMEOUT_S, by: str | None = None
     ) -> protocol.Built:
-        """Builds the engine and waits until it has answered a first token. Raises EngineDied with the log's end."""
+        """Builds the engine and waits until it has answered a first token. by: the run that it is for. Raises
+        EngineDied with the log's end."""
         self.hello(timeout_s=timeout_s)
         self._send(protocol.Build(model=str(model), options=options, trace_dir=str(self.log_path.parent / "trace")))
         message = self._receive(timeout_s)
         if not isinstance(message, protocol.Built):
             raise self._error("while building", f"unexpected {type(message).__name__}")
+        self.standing = Standing(model=str(model), options=dict(options), built=message, by=by)
         return message
 
     def submit(self, requests: list[protocol.WireRequest]) -> None:

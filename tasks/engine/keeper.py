@@ -44,7 +44,8 @@ class EngineKeeper:
     """One session's engine, over its deaths. A context manager: leaving it ends the process that runs.
 
     client: the process that runs now. start: starts one with its log there. warn: says what went wrong; note: that it
-    goes on.
+    goes on. hand_on: takes an engine that is still good when the run is over; it is ended where there is none, or it
+    does not want it.
     restarts: after a death or a hang, so far; ladder: what was said of each rung; lowered: the user's own numbers that
     rungs lowered, in words."""
 
@@ -56,6 +57,7 @@ class EngineKeeper:
         start: Callable[[Path], EngineClient],
         warn: Callable[[str], None],
         note: Callable[[str], None],
+        hand_on: Callable[[EngineClient], bool] | None = None,
     ) -> None:
         self.client = first
         self.restarts = 0
@@ -66,6 +68,7 @@ class EngineKeeper:
         self._start = start
         self._warn = warn
         self._note = note
+        self._hand_on = hand_on
         self._kinds: list[str] = []
         self._known: set[str] = set()
         self._row: dict[str, Any] | None = None
@@ -79,7 +82,8 @@ class EngineKeeper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.client.close()
+        if error is not None or self._hand_on is None or not self._hand_on(self.client):
+            self.client.close()
         if error is None:
             answered = self._row is not None and "ready_at" in self._row
             self._ended(why="done" if answered else "stopped")
@@ -93,6 +97,13 @@ class EngineKeeper:
     def starts(self) -> int:
         """How many processes there were, with the one that runs."""
         return self._number + 1
+
+    def anew(self) -> None:
+        """Starts another process in place of one that was taken over and is not the engine that is wanted."""
+        self.client.close()
+        self._ended(why="stopped")
+        self.client = self._start(self._log_path())
+        self._began()
 
     def asked(self, plan: EnginePlan) -> None:
         """Notes what this start is asked for."""
@@ -200,7 +211,8 @@ class EngineKeeper:
     def _began(self, *, rung: str | None = None) -> None:
         self._number += 1
         self._kills = kernel_kills()
-        since = time.monotonic() - self.client.started_at
+        # One that stands already is this run's from now on.
+        since = 0.0 if self.client.standing is not None else time.monotonic() - self.client.started_at
         self._row = {
             "start_id": f"{self._session.run.revision}-{self._number}",
             "order_index": self._number,

@@ -19,6 +19,7 @@ from tasks.engine.client import EngineClient
 from tasks.engine.failure import EngineDied
 from tasks.engine.keeper import EngineKeeper, OutOfTime
 from tasks.engine.pulse import hang_seconds
+from tasks.engine.reuse import take_over
 from tasks.engine.settings import build_options, downgrades, identifying, process_settings
 from tasks.engine.turns import Turns
 from tasks.generate import Replacement, Update, generate
@@ -38,15 +39,16 @@ def start_engine(experiment: Experiment, *, device: DeviceFacts, log_path: Path,
     return EngineClient(log_path=log_path, settings=known)
 
 
-def take_over(
+def _first(
     early: EngineClient | None, experiment: Experiment, *, device: DeviceFacts, log_path: Path, home: Path
 ) -> EngineClient:
     """The process that was started before the run had a folder, now with its log there; another one where there is
-    none, it was started with other settings, or its log cannot be moved (to another disk, say)."""
+    none, it was started with other settings, or its log cannot be moved (to another disk, say). The log of an engine
+    that stands belongs to the run that built it, too."""
     if early is not None:
         if early.settings == process_settings(experiment.engine, device=device, cache=home / "cache"):
             with contextlib.suppress(OSError):
-                early.move_log(log_path)
+                (early.move_log if early.standing is None else early.share_log)(log_path)
                 return early
         early.close()
     return start_engine(experiment, device=device, log_path=log_path, home=home)
@@ -59,16 +61,19 @@ def keep_engine(
     warn: Callable[[str], None],
     note: Callable[[str], None],
     early: EngineClient | None = None,
+    hand_on: Callable[[EngineClient], bool] | None = None,
 ) -> EngineKeeper:
-    """Who keeps the run's engine going, over its deaths. early: a process that was started before the run had a folder.
-    warn: says what went wrong with an engine; note: that it goes on."""
+    """Who keeps the run's engine going, over its deaths. early: a process that was started before the run had a folder,
+    or an engine that stands. warn: says what went wrong with an engine; note: that it goes on; hand_on: takes it when
+    the run is over."""
     experiment = session.run.experiment
     return EngineKeeper(
         session,
-        first=take_over(early, experiment, device=device, log_path=session.run.engine_log, home=session.run.home),
+        first=_first(early, experiment, device=device, log_path=session.run.engine_log, home=session.run.home),
         start=lambda path: start_engine(experiment, device=device, log_path=path, home=session.run.home),
         warn=warn,
         note=note,
+        hand_on=hand_on,
     )
 
 
@@ -81,10 +86,13 @@ def build_engine(
     device: DeviceFacts,
     deadline: float | None = None,
 ) -> BuiltEngine:
-    """Builds the planned engine, writes the tables plans, engines and engine_starts.
+    """Builds the planned engine, or takes over one like it that stands; writes plans, engines and engine_starts.
 
     Where memory runs out, one of less, down the memory ladder. Raises EngineError where that does not help or something
-    else went wrong, OutOfTime where it was not ready at `deadline` (monotonic)."""
+    else went wrong, OutOfTime where it was not ready at `deadline` (monotonic), or within a cell's time."""
+    cell = session.run.cell
+    if deadline is None and cell is not None:
+        deadline = time.monotonic() + cell.start_limit_s
     while True:
         engine.asked(plan)
         try:
@@ -108,11 +116,18 @@ def _build(
     device: DeviceFacts,
     deadline: float | None,
 ) -> BuiltEngine:
-    options = build_options(plan)
+    options, run_id = build_options(plan), session.run.run_id
+    stood = take_over(keeper.client, model=model.path, options=options)
+    if stood is None and keeper.client.standing is not None:
+        keeper.anew()
+        keeper.asked(plan)
     engine = keeper.client
-    hello = engine.hello()
+    hello = engine.hello(timeout_s=keeper.time_left(deadline))
     asked_at = time.monotonic()
-    ready = engine.build(model=model.path, options=options, timeout_s=keeper.time_left(deadline))
+    if stood is None:
+        ready = engine.build(model=model.path, options=options, timeout_s=keeper.time_left(deadline), by=run_id)
+    else:
+        ready = stood.built
     start_s = sum(hello.phases.values()) + time.monotonic() - asked_at
     settings = [model.fingerprint, hello.versions, device.name, identifying(options)]
     identity = engine_identity(
@@ -131,12 +146,13 @@ def _build(
         versions=hello.versions,
         resolved=ready.resolved,
         identity=identity,
-        phases=ready.phases,
+        phases=ready.phases if stood is None else {},
         sizes=ready.sizes,
         downgrades=[*downgrades(options, ready.resolved), *keeper.lowered],
         ladder=list(keeper.ladder),
-        start_s=start_s,
-        log_path=str(engine.log_path),
+        start_s=start_s if stood is None else None,
+        log_path=str(engine.log_path if stood is None else session.run.engine_log),
+        built_by=None if stood is None else stood.by,
     )
     if keeper.first_time(built.engine_id):  # one that was only started again has its rows already
         session.store.write("plans", plan_rows(plan, engine_id=built.engine_id))

@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.errors import ConfigError
 from schemas.experiment import Experiment
-from schemas.run import RunContext
+from schemas.run import CellContext, RunContext
 from tasks.config.document import config_hash, to_yaml
 from tasks.config.nearest import did_you_mean
 from tasks.config.resolve import load_experiment
@@ -30,6 +30,7 @@ def open_run(
     max_time_s: float | None = None,
     resume: str | None = None,
     prefect_flow_run_id: str | None = None,
+    cell: CellContext | None = None,
 ) -> RunContext:
     """The context of a new run of `file`, or of the run `resume`, whose config is the one that it began with.
 
@@ -58,6 +59,7 @@ def open_run(
         git_commit=commit,
         git_dirty=dirty,
         prefect_flow_run_id=prefect_flow_run_id,
+        cell=cell,
     )
     run.resolved_file.write_text(to_yaml(experiment), encoding="utf-8")
     return run

@@ -32,6 +32,7 @@ def run_row(
     return {
         "name": run.experiment.name,
         "flow": "experiment",
+        "parent_run_id": None if run.cell is None else run.cell.parent_run_id,
         "status": status,
         "started_at": run.started_at,
         "ended_at": datetime.datetime.now(datetime.UTC) if ended else None,
@@ -119,13 +120,14 @@ def engine_row(built: BuiltEngine) -> Row:
         "kv_bytes": built.sizes.get("kv_bytes"),
         "graph_bytes": built.sizes.get("graph_bytes"),
         "activation_bytes": built.sizes.get("activation_bytes"),
+        "built_by": built.built_by,
         "start_s": built.start_s,
         "import_s": phases.get("import_s"),
         "load_s": phases.get("load_s"),
         "compile_s": phases.get("compile_s"),
         "capture_s": phases.get("capture_s"),
         "warmup_s": phases.get("first_token_s"),
-        "cold": resolved.get("cold"),
+        "cold": resolved.get("cold") if built.built_by is None else None,
         "ladder": built.ladder,
         "log_path": built.log_path,
     }

@@ -1,6 +1,6 @@
 """The tables of the warehouse: names, types, units, meanings, keys."""
 
-from warehouse.schema import data, engine, results, runs
+from warehouse.schema import data, engine, results, runs, sweeps
 from warehouse.schema.changes import CURRENT as SCHEMA_VERSION
 from warehouse.schema.table import Column, Table
 
@@ -24,6 +24,7 @@ TABLES: dict[str, Table] = {
         engine.TELEMETRY,
         results.COMPARISONS,
         results.GATES,
+        sweeps.SWEEP_CELLS,
         results.SCHEMA_VERSION,
     )
 }

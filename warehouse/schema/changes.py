@@ -33,24 +33,30 @@ _STARTS = (
     "run_id revision start_id order_index engine_id started_at ready_at ended_at ended_why ended_while error in_flight"
     " rung message requested log_path"
 )
+_SWEEP_CELLS = (
+    "run_id revision cell_index repeat name role settings engine_group order_index state cell_run_id built started_at"
+    " ended_at seconds error"
+)
 CHANGES: tuple[Change, ...] = (
     Change(version=1, what="The first tables."),
     Change(
         version=2,
         what="What a judge said of an answer; what came of a run's gates; documents in windows, ratios of sums, metrics"
         " under names of one's own; BOS; what would change a planned option, and the memory that was predicted;"
-        " each start of an engine.",
+        " each start of an engine; sweeps, and engines that several runs shared.",
         added=(
             "datasets.bos_policy",
             "plans.would_change",
             "engines.predicted",
             "engines.activation_bytes",
+            "engines.built_by",
             "steps.stands_for",
             *(f"samples.{column}" for column in ("windows", "window_tokens")),
             *(f"scores.{column}" for column in ("base_metric", "numerator", "denominator")),
             *(f"judgements.{column}" for column in _JUDGEMENTS.split()),
             *(f"gates.{column}" for column in _GATES.split()),
             *(f"engine_starts.{column}" for column in _STARTS.split()),
+            *(f"sweep_cells.{column}" for column in _SWEEP_CELLS.split()),
         ),
     ),
 )

@@ -27,7 +27,8 @@ RUNS = Table(
         text("name", "The experiment's name, as its file gives it."),
         text(
             "flow",
-            "What made the run: experiment, score (the answers of a file) or import (what another program logged).",
+            "What made the run: experiment, score (the answers of a file), import (what another program logged), or"
+            " sweep, ablate and tune, whose cells are runs of their own.",
         ),
         text("parent_run_id", "The run that started this one; NULL for one that a user started."),
         text("status", "running, finished, failed, cancelled or crashed."),
