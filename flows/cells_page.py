@@ -1,6 +1,6 @@
 """The page of a sweep, an ablation or a tuning, in the folder of its run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from schemas.errors import AssayError
@@ -13,16 +13,18 @@ def write_page(
     *,
     results: Sequence[CellResult],
     title: str,
-    matrix: Mapping[str, Sequence[Any]],
     warnings: list[str],
+    **made_of: Any,
 ) -> str | None:
-    """Writes report.html and gives its path. None, with a warning more, where that failed: the cells are kept."""
+    """Writes report.html and gives its path. None, with a warning more, where that failed: the cells are kept.
+
+    made_of: what else `sweep_page` takes of this kind of flow."""
     from tasks.report.sweep import sweep_page  # noqa: PLC0415 - draws figures: slow to import
 
     path = record.folder / "report.html"
     try:
         path.write_text(
-            sweep_page(home=record.home, run_id=record.run_id, title=title, results=results, matrix=matrix),
+            sweep_page(home=record.home, run_id=record.run_id, title=title, results=results, notes=warnings, **made_of),
             encoding="utf-8",
         )
     except (AssayError, OSError) as error:

@@ -100,8 +100,8 @@ class RunConsole:
     def plan(self, said: list[str], plan: EnginePlan) -> None:
         estimate = plan.estimate
         said.append(
-            f"{estimate.requests:,} requests, max_model_len {plan.value('max_model_len'):,}, "
-            f"prefill threshold {plan.value('long_prefill_token_threshold'):,}, "
+            f"{estimate.requests:,} requests, max_model_len {_number(plan.value('max_model_len'))}, "
+            f"prefill threshold {_number(plan.value('long_prefill_token_threshold'))}, "
             f"about {estimate.start_s + estimate.generate_s:.0f} s"
         )
 
@@ -224,3 +224,8 @@ def _signed(row: dict[str, Any] | None) -> str:
     if row["lo"] is None or row["hi"] is None:
         return f"{row['effect']:+.3f}"
     return f"{row['effect']:+.3f} [{row['lo']:+.3f}, {row['hi']:+.3f}]"
+
+
+def _number(value: int | None) -> str:
+    """A planned number; None is one that vLLM chooses."""
+    return "left to vLLM" if value is None else f"{value:,}"

@@ -10,33 +10,25 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from flows import pages
-from flows.cells import CellRunner, cell_runner, recorded
+from flows.cells import cell_runner, recorded
 from flows.cells_page import write_page
 from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.form import Limit, Overrides, Sweeps
 from flows.runtime import assay_home
 from flows.signals import keep_sigterm
-from schemas.errors import ConfigError, RunError
-from schemas.sweep import CellResult, SweepResult
+from flows.turns import CellsNotFinished, done_before, exit_code, experiments, plan_words, run_turns, waiting
+from schemas.errors import ConfigError
+from schemas.sweep import SweepResult
 from tasks.cells.expand import Sweep, load_sweep
-from tasks.cells.group import PlannedCell, Planner, Turn, turns
+from tasks.cells.group import PlannedCell, Planner, turns
 from tasks.cells.record import CellsRecord, stored_cells, stored_sweep
 from tasks.cells.tables import sweep_rows
-from tasks.config.document import config_hash
 from tasks.record.step import try_artifact
 from warehouse.ids import new_run_id
 
 Repeats = Annotated[int, Field(ge=0, le=100)]
 ResumeSweep = Annotated[str, Field(pattern="^(last|[0-9]{8}T[0-9]{6}-[0-9a-f]{6})?$")]
-
-
-class CellsNotFinished(RunError):
-    """Some cells of a sweep failed or took too long; the others are done, and `result` has all of them."""
-
-    def __init__(self, message: str, result: SweepResult) -> None:
-        super().__init__(message)
-        self.result = result
 
 
 def _flow_run_name() -> str:
@@ -76,7 +68,7 @@ def sweep(
     with console.step("plan cells") as said:
         planned = [planner.plan(cell) for cell in asked.cells]
         order = turns(planned, repeats=asked.file.repeats, order=asked.file.order)
-        said.append(_plan_words(planned, order))
+        said.append(plan_words(planned, order))
     record = CellsRecord(
         home=home,
         run_id=run_id,
@@ -86,9 +78,9 @@ def sweep(
         tags=asked.file.tags,
         prefect_flow_run_id=str(this_flow_run().id),
     )
-    before = _before(home, record, asked=asked, planned=planned)
+    before = done_before(home, record, flow="sweep", cells=asked.cells, planned=planned, base=asked.base)
     with recorded(record, warnings):
-        record.cells([_waiting(turn) for turn in order if (turn.planned.cell.index, turn.repeat) not in before])
+        record.cells(waiting(order, before=before))
         try:
             with cell_runner(
                 record,
@@ -98,7 +90,7 @@ def sweep(
                 room=asked.file.engines_at_once,
                 console=console,
             ) as runner:
-                _run_all(runner, order, before=before, retry=retry, limit=asked.file.limit, console=console)
+                run_turns(runner, order, before=before, retry=retry, limit=asked.file.limit, console=console)
         finally:
             results = stored_cells(home, run_id, cells=asked.cells)
             report = write_page(record, results=results, title=asked.name, matrix=asked.file.matrix, warnings=warnings)
@@ -106,7 +98,7 @@ def sweep(
         run_id=run_id,
         name=asked.name,
         status="finished",
-        exit_code=0 if all(each.state == "finished" for each in results) else 1,
+        exit_code=exit_code(results),
         report=report,
         cells=results,
         warnings=warnings,
@@ -118,8 +110,7 @@ def sweep(
         description=f"Every cell of {asked.name}, sweep {run_id}",
     )
     if result.exit_code:
-        lost = [each for each in results if each.state != "finished"]
-        raise CellsNotFinished(f"{len(lost)} of {len(results)} cells did not finish: {_lost_words(lost)}", result)
+        raise CellsNotFinished(result)
     return result
 
 
@@ -149,74 +140,12 @@ def _same(asked: Sweep, stored: dict[str, Any], *, run_id: str) -> Sweep:
 
 def _config(asked: Sweep, planned: Sequence[PlannedCell]) -> dict[str, Any]:
     """All that a session which goes on with this sweep must find again."""
-    settings = [[f"{key}" for key in cell.settings] for cell in asked.cells]
-    first = asked.cells[0].overrides
+    first = asked.cells[0]
     return {
         "path": str(asked.path),
         "base": asked.base,
         "sweep": asked.file.model_dump(mode="json"),
-        "overrides": first[: len(first) - len(settings[0])],
+        "overrides": first.overrides[: len(first.overrides) - len(first.settings)],
         "cells": [cell.model_dump(mode="json") for cell in asked.cells],
-        "experiments": [config_hash(each.experiment) for each in planned],
+        "experiments": experiments(planned),
     }
-
-
-def _before(
-    home: Path, record: CellsRecord, *, asked: Sweep, planned: Sequence[PlannedCell]
-) -> dict[tuple[int, int], CellResult]:
-    """What an earlier session did, by cell and repeat. Raises ConfigError where the experiment is another one now."""
-    if not record.resumed:
-        return {}
-    _, stored = stored_sweep(home, record.run_id, flow="sweep")
-    if stored["experiments"] != [config_hash(each.experiment) for each in planned]:
-        raise ConfigError.one(
-            f"sweep {record.run_id} began with another content of the experiment",
-            file=Path(asked.base),
-            suggestion="put back what it was, or begin a new sweep",
-        )
-    return {(each.cell.index, each.repeat): each for each in stored_cells(home, record.run_id, cells=asked.cells)}
-
-
-def _run_all(
-    runner: CellRunner,
-    order: Sequence[Turn],
-    *,
-    before: dict[tuple[int, int], CellResult],
-    retry: bool,
-    limit: int | None,
-    console: RunConsole,
-) -> None:
-    again = ("failed", "timeout") if retry else ()
-    for number, turn in enumerate(order, start=1):
-        earlier = before.get((turn.planned.cell.index, turn.repeat))
-        at = f"cell {number} of {len(order)}: {turn.planned.cell.name}"
-        if earlier is not None and earlier.state in ("finished", "failed", "timeout") and earlier.state not in again:
-            console.note(f"{at}: {earlier.state} before")
-            continue
-        console.title(at)
-        begun = None if earlier is None or earlier.state in again else earlier.run_id
-        found = runner.run(turn, limit=limit, resume=begun)
-        if found.error is not None:
-            console.warn(f"{at}: {found.state}: {found.error.splitlines()[0]}")
-
-
-def _waiting(turn: Turn) -> CellResult:
-    return CellResult(
-        cell=turn.planned.cell,
-        repeat=turn.repeat,
-        order_index=turn.order_index,
-        state="waiting",
-        engine_group=turn.planned.group,
-    )
-
-
-def _plan_words(planned: Sequence[PlannedCell], order: Sequence[Turn]) -> str:
-    groups = {each.group for each in planned if each.group is not None}
-    lost = sum(1 for each in planned if each.group is None)
-    words = f"{len(planned)} cells, {len(order)} runs on {len(groups)} engines"
-    return f"{words}; {lost} cannot be planned" if lost else words
-
-
-def _lost_words(lost: Sequence[CellResult]) -> str:
-    shown = [f"{each.cell.name} ({each.state})" for each in lost[:3]]
-    return ", ".join(shown) + (f" and {len(lost) - 3} more" if len(lost) > len(shown) else "")

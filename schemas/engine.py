@@ -118,6 +118,9 @@ class VllmEngine(Config):
 
     kind: Literal["vllm"] = "vllm"
     """The engine: vLLM, in a process of its own."""
+    choose: Literal["plan", "vllm"] = "plan"
+    """Who chooses what says `auto`, or is not written at all: `plan`, from the data, the model and the device; `vllm`,
+    its own defaults, as a control."""
     core: Literal["auto", "inprocess", "multiprocess"] = "auto"
     """Where vLLM's core runs: in the worker itself, or in a process of its own. `auto`: in-process,
     which starts in half the time."""

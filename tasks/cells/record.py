@@ -88,7 +88,8 @@ class CellsRecord:
     def _last_revision(self, mine: Sequence[Mapping[str, Any]]) -> int:
         """The highest that an earlier session wrote: every row of this one comes after."""
         cells = read_rows(self.home, "sweep_cells", self.run_id, columns=["cell_index", "repeat", "revision"])
-        return max((row["revision"] for row in [*mine, *cells]), default=-1)
+        trials = read_rows(self.home, "trials", self.run_id, columns=["trial", "revision"])
+        return max((row["revision"] for row in [*mine, *cells, *trials]), default=-1)
 
 
 def config_hash(config: Mapping[str, Any]) -> str:

@@ -104,8 +104,7 @@ def _check_kind(file: YamlFile, path: str | Path) -> None:
         return
     command = "tune" if "tune" in file.data else "sweep"
     raise ConfigError.one(
-        f"is a {'tuning' if command == 'tune' else 'sweep'}, which is made of many runs of the experiment that its `base` "
-        "names",
+        f"is a {'tuning' if command == 'tune' else 'sweep'}, made of many runs of the experiment that its `base` names",
         file=file.path,
         line=file.line_of(("base",)),
         suggestion=f"assay {command} {path}",

@@ -43,8 +43,9 @@ def step_down(
 
     taken: the kinds of the rungs so far. The next one goes on after the last of them, so that no size is halved twice
     before the others had their turn. while_: building or answering."""
-    if shortage.where == "weights":
-        return None  # before the weights nothing else is allocated
+    if shortage.where == "weights" or plan.value("prefill_policy") == "vllm":
+        # Before the weights nothing else is allocated; and what was left to vLLM has no number to lower.
+        return None
     order = _order(shortage)
     begin = order.index(taken[-1]) + 1 if taken and taken[-1] in order else 0
     for kind in (*order[begin:], *order[:begin]):

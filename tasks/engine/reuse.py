@@ -38,7 +38,7 @@ def take_over(client: EngineClient, *, model: str | Path, options: Mapping[str, 
     if standing is None or standing.model != str(model) or _kept(standing.options) != _kept(options):
         return None
     resolved = dict(standing.built.resolved)
-    if options.get(THRESHOLD) != resolved.get(THRESHOLD):
+    if options.get(THRESHOLD) is not None and options[THRESHOLD] != resolved.get(THRESHOLD):
         if not _schedules_here(options):
             return None
         try:

@@ -32,7 +32,8 @@ class ProcessSettings:
 
 def process_settings(engine: VllmEngine, *, device: DeviceFacts, cache: Path) -> ProcessSettings:
     """The settings that the plan for this engine will have. cache: assay's own folder for what is made once."""
-    compiled = plan_compile(device=device, asked=engine.compile).value
+    left = engine.choose == "vllm" and engine.compile == "auto"
+    compiled = "full" if left else plan_compile(device=device, asked=engine.compile).value
     variables = {"VLLM_CACHE_ROOT": compile_cache(engine, cache=cache)}
     if engine.batch_invariant:
         variables["VLLM_BATCH_INVARIANT"] = "1"

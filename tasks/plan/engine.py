@@ -1,7 +1,7 @@
 """The whole plan: from the load, the model and the device to engine options, each with its reason."""
 
 from schemas.engine import Memory, VllmEngine
-from schemas.plan import DeviceFacts, EnginePlan, ModelFacts, PlannedLoad, PlannedOption
+from schemas.plan import DeviceFacts, EnginePlan, ModelFacts, PlannedLoad, PlannedOption, Prediction
 from tasks.plan.adapters import plan_adapters
 from tasks.plan.batch import (
     plan_block_size,
@@ -15,6 +15,7 @@ from tasks.plan.estimate import EarlierRun, estimate
 from tasks.plan.graphs import plan_capture_sizes, plan_compile, plan_cudagraph_mode
 from tasks.plan.host import plan_core, plan_cores, plan_dtype, plan_grammar, plan_prefix_caching
 from tasks.plan.kernels import plan_attention, plan_compile_cache, plan_rest, plan_switches
+from tasks.plan.left import left_to_vllm
 from tasks.plan.lengths import plan_max_model_len
 from tasks.plan.load_format import plan_load_format
 from tasks.plan.on_disk import OnDisk
@@ -132,9 +133,12 @@ def plan_engine(
     ]
     if device.kind == "cpu":
         options.append(plan_cores(device))
+    prediction: Prediction | None
     prediction, notes = predict(options, load=own_load, model=model, device=own_device)
     warnings += notes
     time = estimate(load=own_load, model=model, device=own_device, earlier=earlier if copies == 1 else None)
+    if engine.choose == "vllm":
+        options, prediction = left_to_vllm(options, engine=engine), None
     return EnginePlan(
         options=options,
         estimate=time if copies == 1 else of_all_copies(time, load=load, copies=copies),

@@ -189,6 +189,8 @@ class EngineLoop:
                 del self._in_flight[output.request_id]
                 told = self._log.finished(flight.engine_id)
                 result.prefill_steps, result.draft_tokens, result.accepted_tokens = told
+                counted = self._log.preemptions(flight.engine_id)
+                result.preemptions = counted if result.preemptions is None else result.preemptions
                 self._finished.append(result)
         if self._in_flight and not self._engine.has_unfinished_requests():
             # vLLM knows none of them any more: they would wait for ever.

@@ -150,7 +150,7 @@ def _add_engine_times(result: WireResult, stats: Any) -> None:
     """The engine's own clock: queued, scheduled, first and last token, all monotonic."""
     if stats is None:
         return
-    result.preemptions = getattr(stats, "num_preemptions", None)  # vLLM 0.26 does not tell it
+    result.preemptions = getattr(stats, "num_preemptions", None)  # before 0.30, the StepLog counts them
     if stats.queued_ts and stats.scheduled_ts:
         result.queued_ms = (stats.scheduled_ts - stats.queued_ts) * 1000
     if stats.scheduled_ts and stats.first_token_ts:

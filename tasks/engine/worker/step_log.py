@@ -41,6 +41,8 @@ class StepLog:
         self._graphs: dict[tuple[str, int | None], list[int]] = {}
         self._speculation = Speculation()
         self._prompt_steps: dict[str, int] = {}
+        self._preempted: dict[str, int] | None = None
+        """Of each request that runs, how often it was put back; None until the scheduler names them."""
         self._tells_requests = False
         self._carried = (0, 0)
         self._details_come = False
@@ -74,9 +76,15 @@ class StepLog:
             self._totals.prompt_steps[steps] = self._totals.prompt_steps.get(steps, 0) + 1
         return steps, *self._speculation.finished(request_id)
 
+    def preemptions(self, request_id: str) -> int | None:
+        """How often a request that is over was put back; None where it is not known. vLLM before 0.30 does not say it
+        with the answer."""
+        return None if self._preempted is None else self._preempted.pop(request_id, 0)
+
     def forget(self, request_id: str) -> None:
         """Drops what was counted of a request that will have no answer."""
         self._prompt_steps.pop(request_id, None)
+        self.preemptions(request_id)
         self._speculation.finished(request_id)
 
     def message(self) -> Steps | None:
@@ -131,6 +139,10 @@ class StepLog:
         self._carried = (0, 0)
         prompt_tokens, decode_tokens = self._tokens(scheduled, n_drafts)
         preempted = getattr(scheduled, "preempted_req_ids", None)
+        if preempted is not None:
+            self._preempted = {} if self._preempted is None else self._preempted
+            for request_id in preempted:
+                self._preempted[request_id] = self._preempted.get(request_id, 0) + 1
         now = time.monotonic()
         step = WireStep(
             ended_at=now,

@@ -57,12 +57,16 @@ def engine_arguments(model: str, options: dict[str, Any], *, device: str) -> dic
         "seed": 0,
     }
     eager = options["compile"] == "none"
-    compilation: dict[str, Any] = {"mode": 0 if eager else 3, "cudagraph_mode": options["cudagraph_mode"].upper()}
+    compilation: dict[str, Any] = {}
+    if options["compile"] is not None:
+        compilation["mode"] = 0 if eager else 3
+    if options["cudagraph_mode"] is not None:
+        compilation["cudagraph_mode"] = options["cudagraph_mode"].upper()
     if options["cudagraph_capture_sizes"]:
         compilation["cudagraph_capture_sizes"] = options["cudagraph_capture_sizes"]
     if eager and options["cudagraph_mode"] == "none":
         arguments["enforce_eager"] = True
-    else:
+    elif compilation:
         arguments["compilation_config"] = compilation
     if device == "cpu":
         arguments["kv_cache_memory_bytes"] = options["kv_cache_memory_bytes"]
@@ -70,7 +74,8 @@ def engine_arguments(model: str, options: dict[str, Any], *, device: str) -> dic
         arguments["gpu_memory_utilization"] = options["gpu_memory_utilization"]
         if options.get("kv_cache_memory_bytes") is not None:
             arguments["kv_cache_memory_bytes"] = options["kv_cache_memory_bytes"]
-    return arguments
+    # None is left to vLLM.
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 _ARGUMENT_OF = {
