@@ -116,7 +116,8 @@ def ablate(
                 base=asked.base,
                 time_limit_s=asked.cell_time_limit_s,
                 tags={"ablation": run_id},
-                room=asked.engines_at_once,
+                # With one, no round takes over the engine that the one before it ended with: starting is measured too.
+                room=asked.engines_at_once if asked.engines_at_once > 1 else 0,
                 console=console,
             ) as runner:
                 run_turns(runner, order, before=before, retry=False, limit=asked.limit, console=console)

@@ -14,7 +14,8 @@ from tasks.engine.reuse import can_be_kept
 
 
 class Shelf:
-    """room: how many engines may stand at once, with the one that a running cell has. note: says what happens here.
+    """room: how many engines may stand at once, with the one that a running cell has; 0: none is kept. note: says what
+    happens here.
 
     cell: what the run that begins next is a cell of; group: the engine that it needs; begun: is told the run's id as
     soon as it has one, which then stands in run_id."""
@@ -27,6 +28,7 @@ class Shelf:
         self._room = room
         self._note = note
         self._standing: OrderedDict[str, EngineClient] = OrderedDict()
+        self._asleep: set[str] = set()
 
     def take(self) -> EngineClient | None:
         """The engine of the group that is needed, awake; None where none stands. The others make room for one more: the
@@ -34,23 +36,27 @@ class Shelf:
         engine = None if self.group is None else self._standing.pop(self.group, None)
         if engine is not None:
             try:
-                if _sleeps(engine):
+                if self.group in self._asleep:
+                    self._asleep.remove(self.group)
                     engine.wake()
             except EngineError as error:
                 self._note(f"an engine that waited is gone: {error}")
                 engine.close()
                 engine = None
-        while len(self._standing) >= self._room:
-            self._standing.popitem(last=False)[1].close()
+        while self._standing and len(self._standing) >= self._room:
+            group, oldest = self._standing.popitem(last=False)
+            self._asleep.discard(group)
+            oldest.close()
         return engine
 
     def keep(self, engine: EngineClient) -> bool:
         """Takes a cell's engine when the cell is over. False for one that serves nobody else."""
-        if self.group is None or self.group in self._standing or not can_be_kept(engine):
+        if not self._room or self.group is None or self.group in self._standing or not can_be_kept(engine):
             return False
         try:
             if self._room > 1 and _sleeps(engine):
                 engine.sleep()
+                self._asleep.add(self.group)
         except EngineError as error:
             self._note(f"an engine could not be put to sleep, and is ended: {error}")
             return False

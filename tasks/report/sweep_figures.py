@@ -1,5 +1,6 @@
 """The figures of a sweep and of an ablation: heat maps of two axes, cells with their intervals, ratios with theirs."""
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -157,7 +158,7 @@ def draw_dots(lines: Sequence[tuple[str, dict[str, Repeated], list[CellRun]]]) -
                 axes.plot(mean.value, line, "o", color=GUIDED, markersize=7, markeredgewidth=0)
             axes.set_xlim(0, end)
             axes.set_xlabel(_axis(name, lines))
-        panels[0].set_yticks(range(len(lines)), [_short(name) for name, _, _ in lines])
+        panels[0].set_yticks(range(len(lines)), _labels([name for name, _, _ in lines]))
         panels[0].set_ylim(len(lines) - 0.5, -0.5)
     return fig
 
@@ -188,7 +189,7 @@ def draw_forest(settings: Sequence[Ablated]) -> "Figure | None":
             axes.set_visible(False)
         for axes, name in zip(panels, shown, strict=False):
             _forest_panel(axes, name, [found.get(name) for found in effects])
-            axes.set_yticks(range(len(settings)), [_short(each.name) for each in settings])
+            axes.set_yticks(range(len(settings)), _labels([each.name for each in settings]))
             axes.set_ylim(len(settings) - 0.5, -0.5)
     return fig
 
@@ -289,6 +290,20 @@ def _ratio(effect: Effect | None) -> float | None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """The names of lines, cut where they are long: first what all begin with, then their heads, as the last of several
+    settings changes most."""
+    shown = [plain(name) for name in names]
+    if max(len(name) for name in shown) <= _LABEL:
+        return shown
+    parts = [name.split(", ") for name in shown]
+    same = (
+        len(list(itertools.takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False)))) if parts[1:] else 0
+    )
+    rests = [f"…{', '.join(own[same:])}" if same else ", ".join(own) for own in parts]
+    return [rest if len(rest) <= _LABEL else f"…{rest[1 - _LABEL :]}" for rest in rests]
 
 
 def _short(text: str) -> str:
