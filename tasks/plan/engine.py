@@ -95,8 +95,10 @@ def plan_engine(
     compiled = plan_compile(device=device, asked=engine.compile)
     mode, notes = plan_cudagraph_mode(device=device, asked=engine.cudagraph.mode, compiled=compiled.value)
     warnings += notes
+    speculative = plan_speculative(asked=engine.speculative, model=model, draft=beside.draft)
     sizes, notes = plan_capture_sizes(
         mode=mode.value,
+        guessed=int((speculative.value or {}).get("tokens") or 0),
         asked=engine.cudagraph.sizes,
         max_num_seqs=max_num_seqs.value,
         token_budget=budget.value,
@@ -124,7 +126,7 @@ def plan_engine(
         plan_attention(asked=engine.attention_backend, device=device),
         *grammar,
         *plan_adapters(beside.adapters, device=device),
-        plan_speculative(asked=engine.speculative, model=model, draft=beside.draft),
+        speculative,
         *parallel,
         plan_core(device=device, asked=engine.core, parallel=engine.parallel),
         overrides,

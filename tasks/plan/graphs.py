@@ -12,12 +12,17 @@ START_COST = (
 )
 
 
-def capture_sizes(max_num_seqs: int) -> list[int]:
-    """Batch sizes to record: 1, 2, 4, then every 8th to 64, every 16th to 256, every 32nd to 512, and max_num_seqs
-    itself (or 512). A batch between two sizes is padded to the upper one."""
-    top = min(max_num_seqs, LARGEST_CAPTURE)
+def capture_sizes(max_num_seqs: int, *, per_answer: int = 1) -> list[int]:
+    """Batch sizes to record, in tokens: 1, 2, 4, then every 8th to 64, every 16th to 256, every 32nd to 512, and that
+    of max_num_seqs answers (or 512). A batch between two sizes is padded to the upper one.
+
+    per_answer: tokens of one answer in a step, more than one where some are guessed; all sizes are then multiples of
+    it, as vLLM wants them."""
+    largest = max(LARGEST_CAPTURE // per_answer, 1) * per_answer
+    top = min(max_num_seqs * per_answer, largest)
     grid = [1, 2, 4, *range(8, 64, 8), *range(64, 256, 16), *range(256, LARGEST_CAPTURE + 1, 32)]
-    return sorted({size for size in grid if size <= top} | {top})
+    whole = {-(-size // per_answer) * per_answer for size in grid}
+    return sorted({size for size in whole if size <= top} | {top})
 
 
 def plan_compile(*, device: DeviceFacts, asked: str) -> PlannedOption:
@@ -88,9 +93,10 @@ def plan_cudagraph_mode(*, device: DeviceFacts, asked: str, compiled: str) -> tu
 
 
 def plan_capture_sizes(
-    *, mode: str, asked: list[int] | str, max_num_seqs: int, token_budget: int
+    *, mode: str, asked: list[int] | str, max_num_seqs: int, token_budget: int, guessed: int = 0
 ) -> tuple[PlannedOption, list[str]]:
-    """The option cudagraph_capture_sizes (tokens a step), with a warning for sizes above the token budget."""
+    """The option cudagraph_capture_sizes (tokens a step), with a warning for sizes above the token budget. guessed:
+    tokens that a speculating engine adds to each answer's own in a step."""
     warnings: list[str] = []
     if mode == "none":
         value, source = [], "plan"
@@ -109,9 +115,10 @@ def plan_capture_sizes(
             listed = ", ".join(f"{size:,}" for size in dropped)
             warnings.append(f"engine.cudagraph.sizes: {listed}: above the token budget of {token_budget:,}, left out.")
     else:
-        value, source = capture_sizes(max_num_seqs), "plan"
+        value, source = capture_sizes(max_num_seqs, per_answer=1 + guessed), "plan"
+        each = f" with {1 + guessed} tokens each" if guessed else ""
         reason = (
-            f"{len(value)} sizes up to {value[-1]:,}, since at most {max_num_seqs:,} requests answer at once; "
+            f"{len(value)} sizes up to {value[-1]:,}, since at most {max_num_seqs:,} requests answer at once{each}; "
             "each more size would make the start longer."
         )
     option = PlannedOption(
@@ -119,10 +126,10 @@ def plan_capture_sizes(
         value=value,
         default_value=None if mode != "none" else [],
         reason=reason,
-        evidence=f"mode {mode}; sequences {max_num_seqs:,}; token budget {token_budget:,}",
+        evidence=f"mode {mode}; sequences {max_num_seqs:,}; guessed tokens {guessed}; token budget {token_budget:,}",
         source=source,
         would_change="a mode that records graphs (engine.cudagraph.mode)"
         if mode == "none"
-        else "another number of requests at once (engine.max_num_seqs); engine.cudagraph.sizes",
+        else "requests at once (engine.max_num_seqs) or guessed tokens (engine.speculative); engine.cudagraph.sizes",
     )
     return option, warnings

@@ -1,22 +1,23 @@
-"""What is measured: each case builds its engines side by side and asks them in turn, A B … B A."""
+"""What is measured on one card: each case builds its engines side by side and asks them in turn, A B … B A."""
 
 import functools
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from schemas.engine import Cudagraph, Memory, Prefill, VllmEngine
-from schemas.plan import EnginePlan, ModelFacts
+from schemas.plan import DeviceFacts
 from tasks.plan.device import read_device_facts
-from tests.gpu.engines import Arm, Standing, ask, plan, standing
+from tests.gpu.bench import Bench, built, in_turn, measure, reschedule, schedule, sized_engine
+from tests.gpu.engines import Arm, ask, plan, standing
+from tests.gpu.flow import flow
 from tests.gpu.loads import Load, batch, chat, documents, mix
 from tests.gpu.models import LARGE, SMALL
-from tests.gpu.record import Record
+from tests.gpu.parallel import parallel
+from tests.gpu.speculation import speculation
 
-GIB = 1 << 30
 BUDGET = 16_384
 """Tokens a step: vLLM's own on a card of the H100's class."""
 MIXES = (
@@ -29,87 +30,16 @@ GRID_LOADS = (chat(256), MIXES[2], documents(8))
 VLLM_SIZES = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """What every case needs. passes: how often each load is asked of each arm."""
-
-    models: dict[str, ModelFacts]
-    record: Record
-    logs: Path
-    passes: int
-    small_only: bool = False
-    """Everything on the small model and small loads: whether the script works, not how fast a card is."""
-
-    def model(self, name: str) -> ModelFacts:
-        return self.models[SMALL if self.small_only else name]
-
-    def loads(self, loads: Sequence[Load]) -> list[Load]:
-        return [load.smaller() if self.small_only else load for load in loads]
-
-    def kv_gib(self, gib: float) -> float:
-        return 0.25 if self.small_only else gib
-
-
-def _engine(*, kv_gib: float, **options: Any) -> VllmEngine:
-    # vLLM asks at its start whether so much is free, whatever it takes then: two of them stand side by side.
-    return VllmEngine(memory=Memory(gpu_share=0.3, kv_cache_bytes=int(kv_gib * GIB)), **options)
-
-
-def _built(record: Record, case: str, model: str, engines: dict[str, Standing]) -> None:
-    for name, engine in engines.items():
-        record.add(
-            case=case,
-            model=model,
-            arm=name,
-            load="start",
-            pass_=0,
-            total_s=engine.start_s,
-            resolved=engine.built.resolved,
-            phases=engine.built.phases,
-            sizes=engine.built.sizes,
-            plan={option.option: option.value for option in engine.plan.options},
-        )
-
-
-def _in_turn(names: Sequence[str], passes: int) -> Iterator[tuple[int, str]]:
-    for turn in range(passes):
-        for name in names if turn % 2 == 0 else reversed(names):
-            yield turn, name
-
-
-def _measure(
-    bench: Bench,
-    case: str,
-    model: str,
-    engines: dict[str, Standing],
-    loads: Sequence[Load],
-    *,
-    prepare: Callable[[Standing], None] | None = None,
-    label: str = "",
-    warm: bool = True,
-) -> None:
-    vocabulary = min(bench.model(model).vocab_size, 49_000)
-    for load in loads:
-        for engine in engines.values() if warm else ():  # each shape's first step compiles or tunes something
-            if prepare is not None:
-                prepare(engine)
-            ask(engine, load, seed=-1, vocabulary=vocabulary)
-        for turn, name in _in_turn(list(engines), bench.passes):
-            key = {"case": case, "model": model, "arm": name + label, "load": load.name, "pass_": turn}
-            if bench.record.has(**key):
-                continue
-            if prepare is not None:
-                prepare(engines[name])
-            bench.record.add(**key, **ask(engines[name], load, seed=turn, vocabulary=vocabulary))
-
-
 def graphs(bench: Bench) -> None:
     """CUDA graphs as planned against eager, at batch 1, 8 and 64."""
     loads = bench.loads([batch(size) for size in (1, 8, 64)])
     for model in (SMALL, LARGE):
         arms = [
-            Arm(name="auto", engine=_engine(kv_gib=bench.kv_gib(3))),
-            Arm(name="eager", engine=_engine(kv_gib=bench.kv_gib(3), cudagraph=Cudagraph(mode="none"), compile="none")),
+            Arm(name="auto", engine=sized_engine(kv_gib=bench.kv_gib(3))),
+            Arm(
+                name="eager",
+                engine=sized_engine(kv_gib=bench.kv_gib(3), cudagraph=Cudagraph(mode="none"), compile="none"),
+            ),
         ]
         if all(
             bench.record.has(case="graphs", model=model, arm=arm.name, load=load.name, pass_=bench.passes - 1)
@@ -117,9 +47,14 @@ def graphs(bench: Bench) -> None:
             for load in loads
         ):
             continue
-        with standing(arms, loads=loads, model=bench.model(model), logs=bench.logs) as engines:
-            _built(bench.record, "graphs", model, engines)
-            _measure(bench, "graphs", model, engines, loads)
+        if not bench.may_start(f"graphs, {model}"):
+            continue
+        with (
+            bench.attempt(f"graphs, {model}"),
+            standing(arms, loads=loads, model=bench.model(model), logs=bench.logs) as engines,
+        ):
+            built(bench.record, "graphs", model, engines)
+            measure(bench, "graphs", model, engines, loads)
 
 
 POLICIES = {
@@ -137,46 +72,59 @@ def mixed(bench: Bench) -> None:
 
     The policies share one engine, whose threshold and budget are changed between them: what they plan for each load
     alone, a budget no larger than the engine was built for."""
-    loads = bench.loads(MIXES)
-    order = [*POLICIES, OWN]
-    if all(
-        bench.record.has(case="mixed", arm=name, load=load.name, pass_=bench.passes - 1)
-        for name in order
-        for load in loads
-    ):
+    _policies(bench, "mixed", [*POLICIES, OWN])
+
+
+def mixed2(bench: Bench) -> None:
+    """What `auto` plans today, and its controls in the same visit: rows of another plan do not count."""
+    _policies(bench, "mixed2", ["auto", "off", OWN])
+
+
+def _schedules(bench: Bench, load: Load, *, device: DeviceFacts) -> dict[str, dict[str, int]]:
+    """What each policy plans for this load alone."""
+    arms = [
+        Arm(name=name, engine=sized_engine(kv_gib=bench.kv_gib(14), prefill=prefill))
+        for name, prefill in POLICIES.items()
+    ]
+    plans = {arm.name: schedule(plan(arm, loads=[load], model=bench.model(LARGE), device=device)) for arm in arms}
+    return {name: {**each, "budget": min(BUDGET, each["budget"])} for name, each in plans.items()}
+
+
+def _policies(bench: Bench, case: str, order: Sequence[str]) -> None:
+    device, todo = read_device_facts(), list[tuple[Load, dict[str, dict[str, int]], list[dict[str, Any]]]]()
+    for load in bench.loads(MIXES):
+        schedules = _schedules(bench, load, device=device)
+        # The controls of `mixed2` belong to the plan that they were measured beside.
+        beside = {f"auto_{key}": value for key, value in schedules["auto"].items()} if case == "mixed2" else {}
+        keys = [
+            {"case": case, "model": LARGE, "arm": name, "load": load.name, "pass_": turn}
+            | schedules.get(name, {})
+            | beside
+            for turn, name in in_turn(order, bench.passes)
+        ]
+        if left := [key for key in keys if not bench.record.has(**key)]:
+            todo.append((load, schedules, left))
+    if not todo or not bench.may_start(case):
         return
     kv_gib = bench.kv_gib(14)
-    shared = _engine(kv_gib=kv_gib, prefill=Prefill(policy="off"), max_num_batched_tokens=BUDGET)
-    own = _engine(kv_gib=kv_gib, prefill=Prefill(policy="off"), max_num_batched_tokens=BUDGET, max_num_seqs=1024)
+    shared = sized_engine(kv_gib=kv_gib, prefill=Prefill(policy="off"), max_num_batched_tokens=BUDGET)
+    own = sized_engine(kv_gib=kv_gib, prefill=Prefill(policy="off"), max_num_batched_tokens=BUDGET, max_num_seqs=1024)
     arms = [Arm(name="planned", engine=shared), Arm(name=OWN, engine=own)]
-    model, device = bench.model(LARGE), read_device_facts()
+    model = bench.model(LARGE)
     vocabulary = min(model.vocab_size, 49_000)
-    with standing(arms, loads=loads, model=model, logs=bench.logs) as engines:
-        _built(bench.record, "mixed", LARGE, engines)
-        for load in loads:
-            schedules = {
-                name: _schedule(plan(arm, loads=[load], model=model, device=device))
-                for name, prefill in POLICIES.items()
-                for arm in [Arm(name=name, engine=_engine(kv_gib=kv_gib, prefill=prefill))]
-            }
-            for turn, name in itertools.chain([(-1, "off"), (-1, OWN)], _in_turn(order, bench.passes)):
-                key = {"case": "mixed", "model": LARGE, "arm": name, "load": load.name, "pass_": turn}
-                if turn >= 0 and bench.record.has(**key):
-                    continue
-                engine = engines[OWN if name == OWN else "planned"]
-                schedule = schedules.get(name, {})
-                if schedule:
-                    _reschedule(engine, **schedule)
-                found = ask(engine, load, seed=turn, vocabulary=vocabulary)
-                if turn >= 0:
-                    bench.record.add(**key, **schedule, **found)
+    with standing(arms, loads=bench.loads(MIXES), model=model, logs=bench.logs) as engines:
+        built(bench.record, case, LARGE, engines)
 
+        def run(load: Load, name: str, schedules: dict[str, dict[str, int]], turn: int) -> dict[str, Any]:
+            if name != OWN:
+                reschedule(engines["planned"], **schedules[name])
+            return ask(engines[OWN if name == OWN else "planned"], load, seed=turn, vocabulary=vocabulary)
 
-def _schedule(planned: EnginePlan) -> dict[str, int]:
-    return {
-        "threshold": int(planned.value("long_prefill_token_threshold")),
-        "budget": min(BUDGET, int(planned.value("max_num_batched_tokens"))),
-    }
+        for load, schedules, left in todo:
+            for name in ("off", OWN):  # each shape's first step compiles or tunes something
+                run(load, name, schedules, -1)
+            for key in left:
+                bench.record.add(**key, **run(load, key["arm"], schedules, key["pass_"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +146,7 @@ class Cell:
 
     def arm(self, *, kv_gib: float) -> Arm:
         cudagraph = Cudagraph(mode=self.mode, sizes="auto" if self.sizes == "planned" else list(VLLM_SIZES))
-        engine = _engine(
+        engine = sized_engine(
             kv_gib=kv_gib,
             cudagraph=cudagraph,
             max_num_batched_tokens=self.budget,
@@ -227,20 +175,19 @@ def grid(bench: Bench, *, builds: int | None = None) -> None:
         last = replace(cell, threshold=THRESHOLDS[-1])
         if bench.record.has(case="grid", arm=last.name, load=loads[-1].name, pass_=bench.passes - 1):
             continue
-        if builds is not None and done >= builds:
+        if (builds is not None and done >= builds) or not bench.may_start(f"grid, {cell.engine_name}"):
             return
         done += 1
         arm = cell.arm(kv_gib=bench.kv_gib(21))
-        with standing([arm], loads=loads, model=bench.model(LARGE), logs=bench.logs) as engines:
-            _built(bench.record, "grid", LARGE, engines)
+        with (
+            bench.attempt(f"grid, {cell.engine_name}"),
+            standing([arm], loads=loads, model=bench.model(LARGE), logs=bench.logs) as engines,
+        ):
+            built(bench.record, "grid", LARGE, engines)
             for threshold in THRESHOLDS:
-                change = functools.partial(_reschedule, threshold=threshold, budget=cell.budget)
+                change = functools.partial(reschedule, threshold=threshold, budget=cell.budget)
                 label = f", threshold {threshold}"
-                _measure(bench, "grid", LARGE, engines, loads, prepare=change, label=label, warm=not threshold)
-
-
-def _reschedule(engine: Standing, *, threshold: int, budget: int) -> None:
-    engine.client.reschedule(threshold=threshold, budget=budget)
+                measure(bench, "grid", LARGE, engines, loads, prepare=change, label=label, warm=not threshold)
 
 
 def objective(load: str) -> str:
@@ -250,20 +197,38 @@ def objective(load: str) -> str:
 
 
 def best(bench: Bench) -> None:
-    """For each load of the grid: its best cell, measured afresh beside what `auto` plans for that load alone."""
+    """For each load of the grid: its best cell, measured afresh beside what `auto` plans for that load alone.
+
+    A row counts only with today's plan, and beside the cell that is the best one today."""
+    device = read_device_facts()
     for load in bench.loads(GRID_LOADS):
-        rows = [row for row in bench.record.rows if row["case"] == "grid" and row["load"] == load.name]
-        if not rows or bench.record.has(case="best", arm="auto", load=load.name, pass_=bench.passes - 1):
+        rows = [row for row in bench.record.own if row["case"] == "grid" and row["load"] == load.name]
+        if not rows:
+            print(f"-- best, {load.name} is skipped: the grid has no row of it")
             continue
         winner = _winner(rows, objective(load.name))
-        arms = [
-            Arm(name="auto", engine=_engine(kv_gib=bench.kv_gib(21), prefill=Prefill(policy="auto"))),
-            replace(winner.arm(kv_gib=bench.kv_gib(21)), name=f"best: {winner.name}"),
-        ]
-        with standing(arms, loads=[load], model=bench.model(LARGE), logs=bench.logs) as engines:
-            _built(bench.record, "best", LARGE, engines)
-            _reschedule(engines[arms[1].name], threshold=winner.threshold, budget=winner.budget)
-            _measure(bench, "best", LARGE, engines, [load])
+        kv_gib = bench.kv_gib(21)
+        auto = Arm(name="auto", engine=sized_engine(kv_gib=kv_gib, prefill=Prefill(policy="auto")))
+        found = replace(winner.arm(kv_gib=kv_gib), name=f"best: {winner.name}")
+        planned = plan(auto, loads=[load], model=bench.model(LARGE), device=device)
+        beside = {f"auto_{key}": value for key, value in schedule(planned).items()} | {"beside": winner.name}
+        extra = {
+            "auto": schedule(planned) | beside,
+            found.name: {"threshold": winner.threshold, "budget": winner.budget} | beside,
+        }
+        if all(
+            bench.record.has(case="best", arm=name, load=load.name, pass_=turn, **extra[name])
+            for name in extra
+            for turn in range(bench.passes)
+        ) or not bench.may_start(f"best, {load.name}"):
+            continue
+        with (
+            bench.attempt(f"best, {load.name}"),
+            standing([auto, found], loads=[load], model=bench.model(LARGE), logs=bench.logs) as engines,
+        ):
+            built(bench.record, "best", LARGE, engines)
+            reschedule(engines[found.name], threshold=winner.threshold, budget=winner.budget)
+            measure(bench, "best", LARGE, engines, [load], extra=extra)
 
 
 def _winner(rows: Sequence[dict[str, Any]], figure: str) -> Cell:
@@ -283,7 +248,7 @@ def memory(bench: Bench) -> None:
         load = bench.loads([Load(name=f"4 x {tokens:,}", shape=((tokens, 8),) * 4)])[0]
         for threshold in (0, 1_024):
             name = f"budget {budget:,}, threshold {threshold:,}"
-            if bench.record.has(case="memory", arm=name, load=load.name, pass_=0):
+            if bench.record.has(case="memory", arm=name, load=load.name, pass_=0) or not bench.may_start(name):
                 continue
             prefill = Prefill(policy="fixed", threshold=threshold) if threshold else Prefill(policy="off")
             arm = Arm(
@@ -296,9 +261,12 @@ def memory(bench: Bench) -> None:
                     compile="none",
                 ),
             )
-            with standing([arm], loads=[load], model=bench.model(LARGE), logs=bench.logs) as engines:
+            with (
+                bench.attempt(f"memory, {name}"),
+                standing([arm], loads=[load], model=bench.model(LARGE), logs=bench.logs) as engines,
+            ):
                 engine = engines[name]
-                _built(bench.record, "memory", LARGE, engines)
+                built(bench.record, "memory", LARGE, engines)
                 engine.client.stats()  # what the start took is not the load's
                 found = ask(engine, load, seed=0, vocabulary=49_000)
                 counters = engine.client.stats()
@@ -317,7 +285,11 @@ def memory(bench: Bench) -> None:
 
 CASES: dict[str, Callable[[Bench], None]] = {
     "graphs": graphs,
+    "speculation": speculation,
+    "parallel": parallel,
+    "flow": flow,
     "mixed": mixed,
+    "mixed2": mixed2,
     "grid": grid,
     "best": best,
     "memory": memory,

@@ -1,7 +1,9 @@
-"""What the engines are given: token ids drawn anew for every pass, so that no pass finds another's prefixes cached."""
+"""What the engines are given: token ids drawn anew for every pass, so that no pass finds another's prefixes cached;
+and, where the answers count, texts."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tasks.engine.protocol import WireRequest, WireSampling
 
@@ -11,10 +13,16 @@ SHORT = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Requests that are sent together. shape: each one's prompt and output, in tokens, in the order of sending."""
+    """Requests that are sent together. shape: each one's prompt and output, in tokens, in the order of sending.
+
+    at_once: so many are in flight, and the next is sent when one has come back; None: all of them. prompts: the same in
+    every pass, in place of drawn ones. expected: what each answer is if it copies its prompt."""
 
     name: str
     shape: tuple[tuple[int, int], ...]
+    at_once: int | None = None
+    prompts: tuple[tuple[int, ...], ...] | None = None
+    expected: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def prompt_tokens(self) -> list[int]:
@@ -26,16 +34,22 @@ class Load:
 
     def smaller(self) -> "Load":
         """A few short requests of the same kind: to try the script."""
+        if self.prompts is not None:
+            some = self.shape[:4]
+            at_once = None if self.at_once is None else min(2, self.at_once)
+            return replace(self, shape=tuple((prompt, 24) for prompt, _ in some), at_once=at_once)
         some = self.shape[:2] + self.shape[-2:]
         return Load(name=self.name, shape=tuple((min(prompt, 40 + prompt // 40), 4) for prompt, _ in some))
 
     def requests(self, *, seed: int, vocabulary: int) -> list[WireRequest]:
-        """The requests, with other tokens for every seed. Each makes exactly its number of tokens."""
+        """The requests, drawn ones with other tokens for every seed. Each makes exactly its number of tokens."""
         draw = random.Random(f"{self.name} {seed}")
         return [
             WireRequest(
                 request_id=f"{self.name}-{seed}-{index}",
-                prompt_token_ids=[draw.randrange(100, vocabulary) for _ in range(prompt)],
+                prompt_token_ids=[draw.randrange(100, vocabulary) for _ in range(prompt)]
+                if self.prompts is None
+                else list(self.prompts[index]),
                 sampling=WireSampling(temperature=0.0, max_tokens=output, ignore_eos=True),
             )
             for index, (prompt, output) in enumerate(self.shape)
@@ -64,3 +78,37 @@ def documents(size: int, *, shortest: int = 8_000, longest: int = 32_000, output
     lengths = [shortest + index * step for index in range(size)]
     random.Random("documents").shuffle(lengths)
     return Load(name="long documents", shape=tuple((length, output) for length in lengths))
+
+
+# fmt: off
+_THINGS = (
+    "river", "stone", "copper", "maple", "harbor", "winter", "candle", "garden", "silver", "meadow", "thunder",
+    "basket", "lantern", "orchard", "velvet", "compass", "ribbon", "marble", "falcon", "saddle", "hammer", "pepper",
+    "cotton", "island", "bridge", "ladder", "mirror", "window", "kettle", "pillow",
+)
+# fmt: on
+_COLOURS = ("red", "blue", "green", "white", "black", "brown", "grey", "pink", "yellow", "orange")
+
+
+def copying(*, tokenizer: Path, requests: int, at_once: int, output: int = 256) -> Load:
+    """Lists of eight lines that stand in the prompt four times, and that SmolLM2-135M goes on writing. tokenizer: its
+    tokenizer.json."""
+    from tokenizers import Tokenizer
+
+    encoder = Tokenizer.from_file(str(tokenizer))
+    prompts, expected = [], []
+    for index in range(requests):
+        draw = random.Random(f"copying {index}")
+        things = draw.sample(_THINGS, 8)
+        text = "".join(f"- {thing}: {draw.randint(2, 9)} {draw.choice(_COLOURS)} boxes\n" for thing in things)
+        length = len(encoder.encode(text * 4, add_special_tokens=False).ids)
+        whole = encoder.encode(text * (8 + output // 32), add_special_tokens=False).ids
+        prompts.append(tuple(whole[:length]))
+        expected.append(tuple(whole[length : length + output]))
+    return Load(
+        name=f"{requests} lists, {at_once} at once",
+        shape=tuple((len(prompt), output) for prompt in prompts),
+        at_once=at_once,
+        prompts=tuple(prompts),
+        expected=tuple(expected),
+    )

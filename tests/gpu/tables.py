@@ -1,44 +1,24 @@
-"""The tables of docs/benchmarks.md, from what was measured: `python -m tests.gpu.tables DIR`."""
+"""The tables of docs/benchmarks.md, from what was measured: `python -m tests.gpu.tables DIR [FILE...]`.
 
-import json
-import statistics
+FILE: rows of other visits, which count too."""
+
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-Row = dict[str, Any]
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def median(rows: Sequence[Row], figure: str, **key: Any) -> float | None:
-    """The median over the passes of the rows with these values; None without any."""
-    found = [
-        row[figure]
-        for row in rows
-        if row.get(figure) is not None and row["load"] != "start" and all(row.get(k) == v for k, v in key.items())
-    ]
-    return statistics.median(found) if found else None
-
-
-def values(rows: Sequence[Row], name: str) -> list[Any]:
-    """Every value of a column, in the order in which it came."""
-    return list(dict.fromkeys(row[name] for row in rows if row["load"] != "start"))
-
-
-def shown(value: float | None, digits: int = 3) -> str:
-    """A number with so many digits that count."""
-    return "" if value is None else f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}"
-
-
-def ratio(one: float | None, other: float | None) -> str:
-    """How many times the other the first one is."""
-    return "" if one is None or not other else f"{one / other:.2f}"
+from tests.gpu.record import read_rows
+from tests.gpu.tables_more import flow, parallel, speculation
+from tests.gpu.tables_parts import (
+    Row,
+    j_per_token,
+    median,
+    of_the_newest_plan,
+    ratio,
+    shown,
+    table,
+    values,
+    without_empty,
+)
 
 
 def starts(rows: Sequence[Row]) -> str:
@@ -63,12 +43,15 @@ def graphs(rows: Sequence[Row]) -> str:
     for model in values(rows, "model"):
         for load in values(rows, "load"):
             eager, auto = (median(rows, "ms_per_token", arm=arm, model=model, load=load) for arm in ("eager", "auto"))
-            lines.append((model, load, shown(eager), shown(auto), ratio(eager, auto)))
-    return table(("model", "load", "eager, ms a token", "auto, ms a token", "eager / auto"), lines)
+            joules = [shown(j_per_token(rows, arm=arm, model=model, load=load)) for arm in ("eager", "auto")]
+            lines.append((model, load, shown(eager), shown(auto), ratio(eager, auto), *joules))
+    head = ("model", "load", "eager, ms a token", "auto, ms a token", "eager / auto")
+    return without_empty((*head, "eager, J a token", "auto, J a token"), lines)
 
 
 def mixed(rows: Sequence[Row]) -> str:
     """Times to the first token of short and long prompts, and the total, by policy."""
+    rows = of_the_newest_plan(rows)
     lines = []
     for load in values(rows, "load"):
         base = median(rows, "total_s", load=load, arm="off")
@@ -90,10 +73,11 @@ def mixed(rows: Sequence[Row]) -> str:
                     shown(median(rows, "long_ttft_p50_s", load=load, arm=arm)),
                     shown(total),
                     ratio(total, base),
+                    shown(j_per_token(rows, load=load, arm=arm)),
                 )
             )
     head = ("load", "policy", "threshold", "budget", "short ttft p50 s", "p99 s", "off / p99", "long ttft p50 s")
-    return table((*head, "total s", "of off"), lines)
+    return without_empty((*head, "total s", "of off", "J a token"), lines)
 
 
 def grid(rows: Sequence[Row]) -> str:
@@ -109,16 +93,18 @@ def grid(rows: Sequence[Row]) -> str:
 
 def best(rows: Sequence[Row]) -> str:
     """What `auto` plans beside the best cell of the grid, measured afresh."""
+    rows = of_the_newest_plan(rows)
     lines = []
     for load in values(rows, "load"):
         figure = "e2e_mean_s" if " and " in load else "total_s"
-        arms = values([row for row in rows if row["load"] == load], "arm")
         auto = median(rows, figure, load=load, arm="auto")
-        for arm in arms:
-            if arm != "auto":
-                other = median(rows, figure, load=load, arm=arm)
-                lines.append((load, figure, arm.removeprefix("best: "), shown(other), shown(auto), ratio(auto, other)))
-    return table(("load", "figure", "best cell", "best", "auto", "auto / best"), lines)
+        for arm in values([row for row in rows if row["load"] == load and row["arm"] != "auto"], "arm"):
+            other = median(rows, figure, load=load, arm=arm)
+            joules = [shown(j_per_token(rows, load=load, arm=each)) for each in (arm, "auto")]
+            name = arm.removeprefix("best: ")
+            lines.append((load, figure, name, shown(other), shown(auto), ratio(auto, other), *joules))
+    head = ("load", "figure", "best cell", "best", "auto", "auto / best")
+    return without_empty((*head, "best, J a token", "auto, J a token"), lines)
 
 
 def memory(rows: Sequence[Row]) -> str:
@@ -143,7 +129,11 @@ def memory(rows: Sequence[Row]) -> str:
 
 TABLES: dict[str, Callable[[Sequence[Row]], str]] = {
     "graphs": graphs,
+    "speculation": speculation,
+    "parallel": parallel,
+    "flow": flow,
     "mixed": mixed,
+    "mixed2": mixed,
     "grid": grid,
     "best": best,
     "memory": memory,
@@ -151,12 +141,13 @@ TABLES: dict[str, Callable[[Sequence[Row]], str]] = {
 
 
 def main() -> None:
-    rows = [json.loads(line) for line in (Path(sys.argv[1]) / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+    folder, *earlier = map(Path, sys.argv[1:])
+    rows = [row for path in (*earlier, folder / "results.jsonl") for row in read_rows(path)]
     for card in dict.fromkeys(row["card"] for row in rows):
         print(f"# {card}")
         for case, write in TABLES.items():
             own = [row for row in rows if row["case"] == case and row["card"] == card]
-            if own:
+            if any(row["load"] != "start" for row in own):
                 print(f"\n## {case}\n\n{write(own)}")
         print(f"\n## starts\n\n{starts([row for row in rows if row['card'] == card])}")
 

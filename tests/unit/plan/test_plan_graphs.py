@@ -53,6 +53,23 @@ def test_sizes_ascend_from_one_to_the_sequences_and_stay_few(max_num_seqs):
     assert len(sizes) <= 40
 
 
+@settings(deadline=None)
+@given(st.integers(min_value=1, max_value=1_024), st.integers(min_value=1, max_value=8))
+def test_sizes_count_the_guessed_tokens_of_every_answer(max_num_seqs, guessed):
+    each = 1 + guessed
+    sizes = capture_sizes(max_num_seqs, per_answer=each)
+    assert sizes == sorted(set(sizes))
+    assert all(size % each == 0 for size in sizes)
+    assert sizes[0] == each
+    assert sizes[-1] == min(max_num_seqs * each, 512 // each * each)
+
+
+def test_a_speculating_engine_has_graphs_for_all_its_tokens():
+    option, _ = plan_capture_sizes(mode="full", asked="auto", max_num_seqs=64, token_budget=8_192, guessed=4)
+    assert option.value[-1] == 320
+    assert "5 tokens each" in option.reason
+
+
 def test_a_users_sizes_are_sorted_and_those_above_the_budget_left_out():
     option, warnings = plan_capture_sizes(mode="full", asked=[64, 8, 8, 9_000], max_num_seqs=64, token_budget=8_192)
     assert (option.value, option.source) == ([8, 64], "user")
