@@ -10,7 +10,7 @@ BIN := .venv/bin
 SETUP := $(PYTHON) requirements/bootstrap.py --device $(DEVICE) $(if $(filter-out python3,$(PYTHON)),--python $(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev model run up test test-ui test-slow coverage bench bench-peers gpu lint format docs ui lock clean
+.PHONY: help setup setup-dev other-vllm model run up test test-ui test-slow coverage bench bench-peers gpu lint format docs ui lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ setup: ## create .venv and install what the lists name (again only when they cha
 
 setup-dev: ## the same, with the tools for tests and lint
 	@$(SETUP) --dev
+
+other-vllm: setup ## an environment with another vLLM, for `engine.python` (VERSION=0.31.0, FOLDER=...)
+	@$(BIN)/python requirements/other_vllm.py $(VERSION) $(FOLDER)
 
 model: setup ## convert the small model, once
 	@$(BIN)/python -m flows.cli models prepare $(MODEL)
@@ -51,6 +54,7 @@ bench: setup-dev ## what assay adds to vLLM, and the warehouse's speed, against 
 	@$(BIN)/python -m tests.bench.overhead
 	@$(BIN)/python -m tests.bench.engine prefill
 	@$(BIN)/python -m tests.bench.engine quickstart
+	@$(BIN)/python -m tests.bench.engine_options
 	@$(BIN)/python -m tests.bench.orchestration
 	@$(BIN)/python -m tests.bench.warehouse
 	@$(BIN)/python -m tests.bench.scoring

@@ -18,6 +18,7 @@ from flows.signals import Terminated
 from schemas.errors import AssayError, ConfigError, GateFailed
 from schemas.run import CellContext, RunStatus
 from schemas.sweep import CellResult, CellState
+from tasks.cells.expand import override
 from tasks.cells.group import Turn
 from tasks.cells.record import CellsRecord
 from tasks.engine.keeper import OutOfTime
@@ -44,6 +45,8 @@ class CellRunner:
 
         Raises only what interrupts the whole, after it is recorded."""
         planned = turn.planned
+        if resume is not None and not read_rows(self.record.home, "runs", resume, columns=["run_id"]):
+            resume = None  # it was cut before it had written anything
         began, started_at = time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat()
         result = CellResult(
             cell=planned.cell,
@@ -85,14 +88,14 @@ class CellRunner:
 
     def _run(self, overrides: Sequence[str], *, limit: int | None, resume: str | None) -> None:
         if resume is not None:
-            experiment(config=self._base, resume=resume, max_time=f"{self._time_limit_s:g}s")
+            experiment(config=self._base, resume=resume, max_time=f"{self._time_limit_s:.3f}s")
             return
-        own = [f"tags.{key}={value}" for key, value in self._tags.items()]
+        own = [override(f"tags.{key}", value) for key, value in self._tags.items()]
         experiment(
             config=self._base,
             limit=limit or 0,
             overrides=[*overrides, *own, "gates=[]"],
-            max_time=f"{self._time_limit_s:g}s",
+            max_time=f"{self._time_limit_s:.3f}s",
         )
 
     def _built(self, run_id: str | None) -> bool | None:

@@ -1,5 +1,6 @@
 """The command over many settings of one experiment."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -115,7 +116,8 @@ def ablate(  # noqa: PLR0913, PLR0917 - one an option
 
     parameters = {
         "config": file or "",
-        "over": [each.strip() for each in over.split(",") if each.strip()],
+        # A comma inside of brackets belongs to a value.
+        "over": [each.strip() for each in re.split(r",(?![^\[{]*[\]}])", over) if each.strip()],
         "rounds": rounds,
         "limit": limit or 0,
         "overrides": overrides or [],

@@ -35,7 +35,7 @@ def run_turns(
     took too long run anew."""
     for number, turn in enumerate(order, start=1):
         earlier = before.get((turn.planned.cell.index, turn.repeat))
-        at = f"cell {number} of {len(order)}: {turn.planned.cell.name}"
+        at = f"run {number} of {len(order)}: {turn.planned.cell.name}"
         anew = earlier is not None and retry and earlier.state in _LOST
         if earlier is not None and earlier.state in _OVER and not anew:
             console.note(f"{at}: {earlier.state} before")

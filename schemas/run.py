@@ -10,15 +10,18 @@ from schemas.experiment import Experiment
 from schemas.gate import GateVerdict
 
 RunStatus = Literal["running", "finished", "failed", "cancelled", "crashed"]
+MADE_OF_RUNS = ("sweep", "ablate", "tune")
+"""Flows, by their commands, whose run is made of other runs: it has no answers of its own."""
 
 
 class CellContext(BaseModel):
-    """What a run knows of the sweep that it is a cell of. start_limit_s: seconds that its engine may take to start."""
+    """What a run knows of the sweep that it is a cell of. start_limit_s: seconds that its engine may take to start;
+    None where it goes on outside of its sweep."""
 
     model_config = ConfigDict(frozen=True)
 
     parent_run_id: str
-    start_limit_s: float
+    start_limit_s: float | None = None
 
 
 class RunContext(BaseModel):

@@ -14,7 +14,8 @@ Number = int | float
 Weight = Annotated[float, Field(gt=0)]
 Choices = Annotated[list[Any], Field(min_length=1)]
 
-REFERENCES = ("plan", "vllm")
+ReferenceName = Literal["plan", "vllm"]
+REFERENCES: tuple[ReferenceName, ...] = ("plan", "vllm")
 """What every tuning measures first, and its winner is confirmed against: the plan's own engine, and vLLM's defaults."""
 
 
@@ -141,7 +142,7 @@ class Trial(Config):
 
     number: int
     """From 0, in the order in which they began."""
-    reference: Literal["plan", "vllm"] | None = None
+    reference: ReferenceName | None = None
     """The plan's own engine or vLLM's defaults; None for what the search chose."""
     settings: dict[str, Any]
     """Values by dotted key, as they were set; empty for the plan's own."""
@@ -241,3 +242,18 @@ class Tuned(Config):
     """Why the search ended: all trials ran, the time was over, or every setting of the space was measured."""
     engine: dict[str, Any]
     """What to set, by dotted key: the winner's where it is to be used, else empty."""
+
+
+class TuneResult(Config):
+    """How a tuning ended."""
+
+    run_id: str
+    name: str
+    status: Literal["finished", "failed", "cancelled"]
+    exit_code: int
+    """0 where the search found a setting that runs, the plan's own or another; 1 where none did."""
+    report: str | None
+    engine_file: str
+    """The engine to use, as a file for `assay run X --set engine=FILE`."""
+    tuned: Tuned
+    warnings: list[str] = Field(default_factory=list)

@@ -322,6 +322,40 @@ HAVING n > 1
 ORDER BY ALL""",
     ),
     Recipe(
+        "Which cell of the last sweep was best?",
+        """SELECT cell, count(*) FILTER (state = 'finished') AS finished, count(*) AS runs,
+    round(avg(output_tokens_per_s), 1) AS tokens_per_s, round(avg(ttft_p50_ms), 1) AS ttft_p50_ms,
+    round(avg(e2e_p50_ms), 1) AS e2e_p50_ms, round(avg(start_s), 1) AS start_s
+FROM sweep_results
+WHERE run_id = (SELECT max(run_id) FROM sweep_cells)
+GROUP BY cell_index, cell
+ORDER BY tokens_per_s DESC NULLS LAST, cell_index""",
+    ),
+    Recipe(
+        "How good were the answers in each of its cells?",
+        """SELECT s.cell, s.repeat, l.dataset, l.metric, l.arm, round(l.value, 3) AS value, round(l.lo, 3) AS lo,
+    round(l.hi, 3) AS hi, l.n
+FROM sweep_results AS s
+INNER JOIN leaderboard AS l ON l.run_id = s.cell_run_id
+WHERE s.run_id = (SELECT max(run_id) FROM sweep_cells)
+ORDER BY l.dataset, l.metric, l.arm, s.cell_index, s.repeat""",
+    ),
+    Recipe(
+        "Which cells failed or took too long, and why?",
+        """SELECT run_id, cell, repeat, state, round(seconds, 1) AS seconds, error, cell_run_id
+FROM sweep_results
+WHERE state IN ('failed', 'timeout')
+ORDER BY run_id DESC, order_index""",
+    ),
+    Recipe(
+        "What did sharing engines save a sweep?",
+        """SELECT run_id, sweep, count(*) FILTER (built) AS built, count(*) FILTER (NOT built) AS reused,
+    round(sum(start_s), 1) AS starts_s, round(sum(saved_s), 1) AS saved_s, round(sum(seconds), 1) AS cells_s
+FROM sweep_results
+GROUP BY run_id, sweep
+ORDER BY run_id DESC""",
+    ),
+    Recipe(
         "What differs between the configs of the last two runs?",
         """WITH last_two AS (
     SELECT run_id, config FROM runs WHERE flow = 'experiment' AND status = 'finished' ORDER BY started_at DESC LIMIT 2

@@ -14,6 +14,7 @@ from flows.commands.output import print_json, stdout_console, visible
 from flows.console import RunConsole
 from flows.runtime import assay_home
 from schemas.errors import ConfigError
+from schemas.run import MADE_OF_RUNS
 from tasks.config.document import experiment_json_schema
 from tasks.config.locate import Kind, list_names
 from tasks.config.suites import suite_names
@@ -109,7 +110,13 @@ def make_report(*, run_id: str, open_: bool) -> None:
 
     home = assay_home()
     row = stored_run(home, run_id)
-    path, _ = report_run(home=home, run_id=row["run_id"], path=home / "runs" / row["run_id"] / "report.html")
+    path = home / "runs" / row["run_id"] / "report.html"
+    if row["flow"] not in MADE_OF_RUNS:
+        report_run(home=home, run_id=row["run_id"], path=path)
+    elif not path.exists():
+        raise ConfigError.one(
+            f"run {row['run_id']} has no page yet", suggestion=f"assay {row['flow']} --resume {row['run_id']}"
+        )
     stdout_console().print(str(path), markup=False, soft_wrap=True)
     if open_ and not webbrowser.open(path.as_uri()):
         raise ConfigError.one("no browser could be opened", suggestion=f"open {path} yourself")

@@ -20,7 +20,7 @@ from schemas.gate import gate_exit_code
 from schemas.run import RunResult
 from tasks.gate.keep import verdicts_of
 from tasks.gate.words import summary
-from tasks.record.open import check_disk, check_same_config, stored_run
+from tasks.record.open import check_disk, check_same_config, resumable_run
 from warehouse.parquet import read_rows
 
 
@@ -155,7 +155,7 @@ def _resumable(home: Path, run_id: str, *, changed: bool) -> dict[str, Any]:
         raise ConfigError.one(
             "a resumed run keeps its config: --set and --limit would change it", suggestion="start a new run"
         )
-    return stored_run(home, run_id)
+    return resumable_run(home, run_id)
 
 
 def _nothing_left(home: Path, run_id: str) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def show_cells(rows: Sequence[dict[str, str]], *, result: SweepResult) -> None:
         [
             *([("report", result.report)] if result.report else []),
             ("SQL", f"assay sql \"FROM sweep_cells WHERE run_id = '{result.run_id}'\""),
-            ("run", f"{result.run_id}, {len(result.cells)} cells"),
+            ("run", f"{result.run_id}, {len(result.cells)} runs"),
         ]
     )
 

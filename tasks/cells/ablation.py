@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from schemas.cell_figures import Changed, Effect
+from schemas.cell_figures import Changed
 from schemas.sweep import CellResult
 from tasks.cells.answers import answers_changed
 from tasks.cells.effects import effects, with_holm
@@ -49,12 +49,6 @@ def _pairs(cells: Sequence[CellResult], control: dict[int, str | None]) -> Pairs
         if each.state == "finished" and each.run_id is not None and beside is not None:
             found.append((beside, each.run_id))
     return found
-
-
-def _effects(home: Path, pairs: Pairs) -> list[Effect]:
-    if not pairs:
-        return []
-    return list(effects(home, control=[one for one, _ in pairs], candidate=[other for _, other in pairs]))
 
 
 def _changed(home: Path, pairs: Pairs) -> Changed | None:

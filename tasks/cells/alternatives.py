@@ -37,7 +37,7 @@ def _around(option: str) -> Alternatives:
 
     def values(engine: VllmEngine, plan: EnginePlan) -> list[Any]:
         now = int(plan.value(option))
-        return [max(1, now // 2), now * 2]
+        return [each for each in (now // 2, now * 2) if each]
 
     return values
 
@@ -106,5 +106,5 @@ def factors(over: Sequence[str], *, engine: VllmEngine, plan: EnginePlan) -> lis
                 key=f"--over {key}",
                 suggestion=f"{key}=VALUE|VALUE, or {did_you_mean_or_list(key, KNOWN)}",
             )
-        found += [{key: value} for value in values if {key: value} not in found]
-    return found
+        found += [{key: value} for value in values]
+    return [each for at, each in enumerate(found) if each not in found[:at]]

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from tasks.config.resolve import load_experiment
 from tasks.config.yaml_file import KeyPath, YamlFile, read_yaml
 
 MAX_CELLS = 1000
+_MOST_COMBINED = 100 * MAX_CELLS
+"""Before exclusions: what is looked at one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,21 +75,28 @@ def cells_of(
 
 
 def override(key: str, value: Any) -> str:
-    """`key=value` as `--set` takes it: JSON is YAML, and a text stays a text."""
-    return f"{key}={json.dumps(value)}"
+    """`key=value` as `--set` takes it: JSON is YAML, and a text stays a text. YAML knows no pairs of surrogates, so a
+    character is escaped as a whole."""
+    written = json.dumps(value, ensure_ascii=False)
+    return f"{key}=" + "".join(each if " " <= each <= "~" else f"\\U{ord(each):08x}" for each in written)
 
 
 def said(value: Any) -> str:
-    """A value as a cell's name has it."""
+    """A value as a cell's name has it: as YAML on one line, without quotes."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {said(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(said, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
-    """By key, its last parts: as few as tell it from all others."""
+    """By key, its last parts: as few as tell it from all others, and two of those inside a block of the engine, where
+    one (`mode`, `policy`) says little."""
     found = {}
     for key in keys:
         parts = key.split(".")
-        for length in range(1, len(parts) + 1):
+        for length in range(min(2, len(parts) - 1) or 1, len(parts) + 1):
             short = ".".join(parts[-length:])
             if all(other == key or f".{other}".endswith(f".{short}") is False for other in keys):
                 break
@@ -97,6 +107,7 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 def _settings(file: SweepFile, layers: Layers) -> list[Setting]:
     """Every cell's settings. Raises ConfigError for exclusions that fit nothing, cells that are there twice, none, or
     too many."""
+    _within_bounds(file, layers)
     combined = [
         dict(zip(file.matrix, values, strict=True))
         for values in itertools.product(*file.matrix.values())
@@ -133,6 +144,24 @@ def _settings(file: SweepFile, layers: Layers) -> list[Setting]:
     return combined
 
 
+def _within_bounds(file: SweepFile, layers: Layers) -> None:
+    """Raises ConfigError where the combinations are too many to be looked at, or a key is inside another one."""
+    problems = []
+    combinations = math.prod(len(values) for values in file.matrix.values())
+    if combinations > _MOST_COMBINED:
+        problems.append(layers.problem(("matrix",), f"has {combinations:,} combinations", "give fewer keys or values"))
+    for places, keys in [
+        (("matrix",), file.matrix),
+        *((("include", at), each) for at, each in enumerate(file.include)),
+    ]:
+        for key in keys:
+            outer = next((other for other in keys if key.startswith(f"{other}.")), None)
+            if outer is not None:
+                problems.append(layers.problem((*places, key), f"is inside `{outer}`, which is set here too"))
+    if problems:
+        raise ConfigError(problems)
+
+
 def _fits(setting: Setting, pattern: Setting) -> bool:
     return all(key in setting and setting[key] == value for key, value in pattern.items())
 
@@ -156,6 +185,7 @@ def _at_home(problem: Problem, cell: CellSpec, *, layers: Layers, file: YamlFile
         return problem
     wrong = problem.key.removeprefix("--set ")
     key = next((each for each in cell.settings if wrong == each or wrong.startswith((f"{each}.", f"{each}["))), None)
+    key = key or next((each for each in cell.settings if each.startswith(f"{wrong}.")), None)
     if key is None:
         return problem
     place = layers.place(_keypath(key, cell, file))

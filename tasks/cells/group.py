@@ -57,6 +57,12 @@ class Planner:
             return PlannedCell(cell=cell, experiment=experiment, plan=None, group=None, error=str(error))
         return PlannedCell(cell=cell, experiment=experiment, plan=plan, group=group)
 
+    def samples(self, experiment: Experiment) -> dict[str, int]:
+        """How many samples each dataset has."""
+        folder, facts = self._model(experiment, self._home / "cache")
+        _, summaries = self._samples(experiment, as_overridden(facts, experiment.engine), folder)
+        return {summary.dataset: summary.rows_used for summary in summaries}
+
     def _planned(self, experiment: Experiment) -> tuple[EnginePlan, str]:
         cache = self._home / "cache"
         folder, facts = self._model(experiment, cache)

@@ -207,7 +207,7 @@ def _is_label_of(annotation: Any, label: str) -> bool:
     """Whether pydantic's name for a branch of a union names this one."""
     core = _core(annotation)
     if _is_model(core):
-        return label == str(core.__name__)
+        return label == core.__name__ or label.endswith(f", {core.__name__}]")  # the latter with validators of its own
     if get_origin(core) is Literal:
         return label.startswith("literal[")
     origin = get_origin(core)

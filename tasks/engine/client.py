@@ -196,36 +196,44 @@ class EngineClient:
         return message.counters
 
     def reset_prefix_cache(self, *, timeout_s: float = 30.0) -> None:
-        """Forgets every cached prefix. Only between requests."""
+        """Forgets every cached prefix. Only between requests. Raises EngineError where some of it is still in use."""
         self._send(protocol.ResetPrefixCache())
-        message = self._receive(timeout_s)
-        if not isinstance(message, protocol.Done):
-            raise self._error("while resetting its cache", f"unexpected {type(message).__name__}")
+        message = self._reply("reset_prefix_cache", "while resetting its cache", timeout_s)
+        if isinstance(message, protocol.Refused):
+            raise EngineError(f"the engine cannot forget its cached prefixes: {message.reason}")
 
     def reschedule(self, *, threshold: int, budget: int, timeout_s: float = 30.0) -> None:
         """Another long-prompt threshold and token budget (at most the built one) from the next step on. Only between
         requests. Raises EngineError where vLLM's scheduler is not within reach, or for a budget that is too large."""
         self._send(protocol.Reschedule(long_prefill_token_threshold=threshold, max_num_batched_tokens=budget))
-        message = self._receive(timeout_s)
+        message = self._reply("reschedule", "while rescheduling", timeout_s)
         if isinstance(message, protocol.Refused):
             raise EngineError(f"the engine cannot change its schedule: {message.reason}")
-        if not isinstance(message, protocol.Done):
-            raise self._error("while rescheduling", f"unexpected {type(message).__name__}")
 
     def sleep(self, *, level: int = 1, timeout_s: float = 120.0) -> None:
         """Has the engine give its GPU memory back; only between requests, and built with `sleep_mode`. level 1 keeps
         the weights in the host's memory, 2 forgets them."""
-        self._ask(protocol.Sleep(level=level), "while put to sleep", timeout_s)
+        self._send(protocol.Sleep(level=level))
+        self._reply("sleep", "while put to sleep", timeout_s)
 
     def wake(self, *, timeout_s: float = 120.0) -> None:
         """Has the engine take its memory again."""
-        self._ask(protocol.Wake(), "while waking", timeout_s)
+        self._send(protocol.Wake())
+        self._reply("wake", "while waking", timeout_s)
 
-    def _ask(self, message: protocol.ToEngine, when: str, timeout_s: float) -> None:
-        self._send(message)
-        answer = self._receive(timeout_s)
-        if not isinstance(answer, protocol.Done):
-            raise self._error(when, f"unexpected {type(answer).__name__}")
+    def _reply(self, command: str, when: str, timeout_s: float) -> protocol.Done | protocol.Refused:
+        """What it says to this command. What it still had to say of requests that were aborted comes before, and is
+        dropped: it must not be taken for the answers of who asks next."""
+        end = time.monotonic() + timeout_s
+        while True:
+            message = self._receive(max(0.0, end - time.monotonic()))
+            match message:
+                case protocol.Done(command=said) | protocol.Refused(command=said) if said == command:
+                    return message
+                case protocol.Progress() | protocol.Results() | protocol.Done():
+                    continue
+                case _:
+                    raise self._error(when, f"unexpected {type(message).__name__}")
 
     def close(self) -> None:
         """Ends the engine and everything below it. May be called twice."""

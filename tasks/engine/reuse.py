@@ -38,17 +38,17 @@ def take_over(client: EngineClient, *, model: str | Path, options: Mapping[str, 
     if standing is None or standing.model != str(model) or _kept(standing.options) != _kept(options):
         return None
     resolved = dict(standing.built.resolved)
-    if options.get(THRESHOLD) is not None and options[THRESHOLD] != resolved.get(THRESHOLD):
-        if not _schedules_here(options):
-            return None
-        try:
+    try:
+        if options.get(THRESHOLD) is not None and options[THRESHOLD] != resolved.get(THRESHOLD):
+            if not _schedules_here(options):
+                return None
             client.reschedule(threshold=options[THRESHOLD], budget=resolved["max_num_batched_tokens"])
-        except EngineError:
-            if client.returncode is not None:
-                raise
-            return None
-        resolved[THRESHOLD] = options[THRESHOLD]
-    client.reset_prefix_cache()
+            resolved[THRESHOLD] = options[THRESHOLD]
+        client.reset_prefix_cache()
+    except EngineError:
+        if client.returncode is not None:
+            raise
+        return None
     client.take_steps()
     built: Built = msgspec.structs.replace(standing.built, resolved=resolved)
     client.standing = replace(standing, options=dict(options), built=built)

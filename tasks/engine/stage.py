@@ -91,7 +91,7 @@ def build_engine(
     Where memory runs out, one of less, down the memory ladder. Raises EngineError where that does not help or something
     else went wrong, OutOfTime where it was not ready at `deadline` (monotonic), or within a cell's time."""
     cell = session.run.cell
-    if deadline is None and cell is not None:
+    if deadline is None and cell is not None and cell.start_limit_s is not None:
         deadline = time.monotonic() + cell.start_limit_s
     while True:
         engine.asked(plan)

@@ -50,8 +50,8 @@ def last_green(home: Path, *, scope: Scope) -> str | None:
     so a trial with `--limit` does not become what full runs are held against. None where there is none.
 
     Green is a finished run each of whose gates passed, or was skipped as there was nothing to hold it against. A run
-    without gates is green; one of `assay noise` never is, nor one whose gates were not all judged, or with an undecided
-    or refused one."""
+    without gates is green; one of `assay noise` never is, nor a cell of a sweep, an ablation or a tuning, nor one whose
+    gates were not all judged, or with an undecided or refused one."""
     same_rows = "FALSE"
     if scope.dataset is not None:
         dataset = literal(scope.dataset)
@@ -64,7 +64,7 @@ SELECT r.run_id
 FROM runs AS r
 WHERE r.name = {literal(scope.experiment)} AND r.status = 'finished' AND r.run_id < {literal(scope.before)}
     AND (r.config ->> '$.model.name') {model}
-    AND (r.tags ->> '$.noise') IS NULL
+    AND (r.tags ->> '$.noise') IS NULL AND r.parent_run_id IS NULL
     AND EXISTS (
         SELECT 1 FROM metrics AS m
         WHERE m.run_id = r.run_id AND m.name = {literal(scope.metric)} AND m.arm = {literal(scope.arm)}

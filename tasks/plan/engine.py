@@ -140,7 +140,7 @@ def plan_engine(
     warnings += notes
     time = estimate(load=own_load, model=model, device=own_device, earlier=earlier if copies == 1 else None)
     if engine.choose == "vllm":
-        options, prediction = left_to_vllm(options, engine=engine), None
+        options, prediction = left_to_vllm(options, engine=engine, model=model, device=device), None
     return EnginePlan(
         options=options,
         estimate=time if copies == 1 else of_all_copies(time, load=load, copies=copies),

@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.errors import ConfigError
 from schemas.experiment import Experiment
-from schemas.run import CellContext, RunContext
+from schemas.run import MADE_OF_RUNS, CellContext, RunContext
 from tasks.config.document import config_hash, to_yaml
 from tasks.config.nearest import did_you_mean
 from tasks.config.resolve import load_experiment
@@ -36,7 +36,7 @@ def open_run(
 
     Raises ConfigError for bad config, an unknown run, or a full disk."""
     check_disk(home)
-    before = None if resume is None else stored_run(home, resume)
+    before = None if resume is None else resumable_run(home, resume)
     if before is not None:
         experiment = Experiment.model_validate(json.loads(before["config"]))
     elif file:
@@ -59,7 +59,7 @@ def open_run(
         git_commit=commit,
         git_dirty=dirty,
         prefect_flow_run_id=prefect_flow_run_id,
-        cell=cell,
+        cell=cell or _cell_of(before),
     )
     run.resolved_file.write_text(to_yaml(experiment), encoding="utf-8")
     return run
@@ -99,6 +99,23 @@ def stored_run(home: Path, run_id: str) -> dict[str, Any]:
             suggestion=did_you_mean(run_id, rows) or "`assay runs` lists them",
         )
     return rows[run_id]
+
+
+def resumable_run(home: Path, run_id: str) -> dict[str, Any]:
+    """The same, of a run that answers. Raises ConfigError for that of a sweep, which has a command of its own."""
+    row = stored_run(home, run_id)
+    if row["flow"] in MADE_OF_RUNS:
+        raise ConfigError.one(
+            f"run {row['run_id']} is made of other runs, by `assay {row['flow']}`",
+            suggestion=f"assay {row['flow']} --resume {row['run_id']}",
+        )
+    return row
+
+
+def _cell_of(before: dict[str, Any] | None) -> CellContext | None:
+    """The sweep that a run belongs to, which goes on outside of it."""
+    parent = None if before is None else before["parent_run_id"]
+    return None if parent is None else CellContext(parent_run_id=parent)
 
 
 def check_disk(home: Path) -> None:

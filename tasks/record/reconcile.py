@@ -6,13 +6,14 @@ a run that is `running` in the warehouse and whose lock is free is an orphan.
 
 import datetime
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from schemas.run import MADE_OF_RUNS
 from tasks.record import mlflow_run
 from tasks.record.tracking import sync
 from warehouse.parquet import read_rows, write_rows
@@ -89,15 +90,20 @@ def _close(home: Path, run_id: str) -> dict[str, Any] | None:
             "status": "crashed",
             "ended_at": _last_sign(home, run_id) or row["started_at"],
             "error": "its process ended without a word (killed, out of memory, or the machine stopped); "
-            f"what was answered is kept: assay run --resume {run_id}",
+            f"what was answered is kept: assay {_command(row)} --resume {run_id}",
         }
         row["mlflow_run_id"] = row["mlflow_run_id"] or mlflow_run.known_id(folder)
         write_rows(
             home=home, table="runs", run_id=run_id, rows=[row], part=f"{revision:04d}-crashed", revision=revision
         )
-        return row | {"tracking": _spooled(home, run_id)}
+        return row | {"tracking": None if row["flow"] in MADE_OF_RUNS else _spooled(home, run_id)}
     finally:
         lock.release()
+
+
+def _command(row: Mapping[str, Any]) -> str:
+    """What goes on with a run. Those that are made of other runs are not in MLflow themselves."""
+    return str(row["flow"]) if row["flow"] in MADE_OF_RUNS else "run"
 
 
 def _spooled(home: Path, run_id: str) -> str | None:

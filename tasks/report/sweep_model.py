@@ -15,6 +15,7 @@ from tasks.cells.tables import Ablated, Arm, CellRun, cell_runs
 from warehouse.parquet import read_rows
 
 Kind = Literal["sweep", "ablate", "tune"]
+_ENGINE_FACTS = ["model", "device", "device_count", "engine_version"]
 _SIDES = {"winner": "winner", "plan": "the plan", "vllm": "vLLM's defaults"}
 
 
@@ -115,14 +116,19 @@ def page_of(
 
 
 def _engine_facts(home: Path, results: list[CellResult]) -> list[tuple[str, str]]:
-    for each in results:
+    """What the engines were; where cells have several, each with the first cell that has it."""
+    found: dict[str, dict[str, str]] = {"Model": {}, "Machine": {}, "vLLM": {}}
+    for each in sorted(results, key=lambda each: each.order_index):
         if each.run_id is None or each.state != "finished":
             continue
-        engines = read_rows(home, "engines", each.run_id, columns=["model", "device", "device_count", "engine_version"])
-        if engines:
-            row = engines[-1]
+        for row in read_rows(home, "engines", each.run_id, columns=_ENGINE_FACTS)[-1:]:
             count = row["device_count"]
             device = f"{row['device']} ({count})" if count and count > 1 else row["device"]
-            named = (("Model", row["model"]), ("Machine", device), ("vLLM", row["engine_version"]))
-            return [(name, str(value)) for name, value in named if value]
-    return []
+            for name, value in (("Model", row["model"]), ("Machine", device), ("vLLM", row["engine_version"])):
+                if value:
+                    found[name].setdefault(str(value), each.cell.name)
+    return [
+        (name, ", ".join(f"{value} ({cell})" if len(cells) > 1 else value for value, cell in cells.items()))
+        for name, cells in found.items()
+        if cells
+    ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from tasks.engine.client import EngineClient
 from tasks.engine.protocol import Steps, WireRequest, WireResult, WireSampling
+from tasks.engine.settings import ProcessSettings
 from tasks.plan.device import read_device_facts
 
 OPTIONS: dict[str, Any] = {
@@ -31,9 +32,10 @@ ANSWER_S = 120.0
 
 
 @contextmanager
-def engine(*, model: Path, log_path: Path, **options: Any) -> Iterator[EngineClient]:
-    """A real engine with OPTIONS, other than those given."""
-    with EngineClient(log_path=log_path, cores=read_device_facts().cores, compiles=False) as client:
+def engine(*, model: Path, log_path: Path, python: str | None = None, **options: Any) -> Iterator[EngineClient]:
+    """A real engine with OPTIONS, other than those given. python: another environment's interpreter."""
+    settings = ProcessSettings(cores=tuple(read_device_facts().cores), compiles=False, python=python)
+    with EngineClient(log_path=log_path, settings=settings) as client:
         client.build(model=model, options=OPTIONS | options)
         yield client
 

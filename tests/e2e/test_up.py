@@ -27,7 +27,9 @@ def children_of_runs(up: Up) -> list[psutil.Process]:
 def test_healthy_and_registered(up: Up) -> None:
     assert set(up.state()["processes"]) == {"Prefect", "MLflow", "worker gpu", "worker cpu"}
     names = {f"{each['name']}" for each in up.post("/deployments/filter", {})}
-    assert names == {"quickstart", "nightly", "weekly", "hourly"}
+    assert names == {"quickstart", "nightly", "weekly", "engine-matrix", "hourly"}
+    for name in ("sweep/engine-matrix", "ablate/quickstart"):
+        assert up.deployment(name)["schedules"] == [] and up.deployment(name)["work_pool_name"] == "gpu"
     nightly = up.deployment("experiment/nightly")["schedules"]
     assert [(each["slug"], each["schedule"]["timezone"]) for each in nightly] == [("nightly", "Etc/UTC")]
     pools = {pool["name"]: pool["concurrency_limit"] for pool in up.post("/work_pools/filter", {})}

@@ -21,6 +21,8 @@ from schemas.gate import Gate
 from schemas.model import Model
 from schemas.sample import Response
 from schemas.suite import Suite
+from schemas.sweep import SweepFile
+from schemas.tune import Tune, TuneFile
 from tasks.config.yaml_file import read_yaml
 from tasks.gate.stage import JUNIT, MARKDOWN
 from tasks.record.timing import LATENCIES, PERCENTILES
@@ -43,6 +45,8 @@ YAML_KINDS: dict[str, type[BaseModel]] = {
     "dataset": Dataset,
     "model": Model,
     "suite": Suite,
+    "sweep": SweepFile,
+    "tuning": TuneFile,
 }
 WHOLE = ("getting-started.md", "tutorial.md", "how-to/add-a-dataset.md")
 """Pages whose blocks are a whole experiment."""
@@ -275,6 +279,8 @@ def test_the_tables_of_keys_are_complete() -> None:
     for name, value in VllmEngine():
         for key in type(value).model_fields if isinstance(value, BaseModel) else ():
             assert re.search(rf"\b{key}\b", listed[name]), f"{name}.{key}"
+    assert set(first_column(DOCS / "how-to" / "sweep-settings.md", "key")) == set(SweepFile.model_fields)
+    assert set(first_column(DOCS / "how-to" / "tune-the-engine.md", "key of `tune`")) == set(Tune.model_fields)
     datasets = (DOCS / "datasets.md").read_text("utf-8")
     assert [key for key in Dataset.model_fields if key not in datasets] == []
 

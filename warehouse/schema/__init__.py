@@ -25,6 +25,7 @@ TABLES: dict[str, Table] = {
         results.COMPARISONS,
         results.GATES,
         sweeps.SWEEP_CELLS,
+        sweeps.TRIALS,
         results.SCHEMA_VERSION,
     )
 }

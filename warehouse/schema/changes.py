@@ -37,6 +37,10 @@ _SWEEP_CELLS = (
     "run_id revision cell_index repeat name role settings engine_group order_index state cell_run_id built started_at"
     " ended_at seconds error"
 )
+_TRIALS = (
+    "run_id revision trial reference settings state why reason same_as value first_value violations figures parts"
+    " trial_run_ids on_front winner started_at seconds"
+)
 CHANGES: tuple[Change, ...] = (
     Change(version=1, what="The first tables."),
     Change(
@@ -57,6 +61,7 @@ CHANGES: tuple[Change, ...] = (
             *(f"gates.{column}" for column in _GATES.split()),
             *(f"engine_starts.{column}" for column in _STARTS.split()),
             *(f"sweep_cells.{column}" for column in _SWEEP_CELLS.split()),
+            *(f"trials.{column}" for column in _TRIALS.split()),
         ),
     ),
 )

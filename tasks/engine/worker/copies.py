@@ -104,6 +104,8 @@ class Copies:
                 self._wait_for_ends()
                 return False
             case _:
+                if isinstance(message, protocol.ResetPrefixCache):
+                    self._progress.clear()  # as each copy begins to count anew
                 for copy in self._copies:
                     copy.send(message)
         return True

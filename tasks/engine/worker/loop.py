@@ -66,8 +66,7 @@ class EngineLoop:
                         self._log.forget(aborted.engine_id)
                 self._send(protocol.Done(command="abort"))
             case protocol.ResetPrefixCache():
-                self._engine.reset_prefix_cache()
-                self._send(protocol.Done(command="reset_prefix_cache"))
+                self._forget_prefixes()
             case protocol.Reschedule():
                 self._reschedule(message)
             case protocol.Stats():
@@ -115,6 +114,15 @@ class EngineLoop:
         sizes = {**memory.sizes(self._engine), **self._clock.graph_sizes}
         self._trace.start(self._engine, steps=message.options.get("trace_steps") or 0)
         self._send(protocol.Built(resolved=resolved, phases=self._clock.seconds, sizes=sizes))
+
+    def _forget_prefixes(self) -> None:
+        """And what was counted: whoever asks next begins anew."""
+        command = "reset_prefix_cache"
+        self._output_tokens = self._prompt_tokens = 0
+        if self._engine.reset_prefix_cache() is False:
+            self._send(protocol.Refused(command=command, reason="some of its blocks are still in use"))
+        else:
+            self._send(protocol.Done(command=command))
 
     def _reschedule(self, message: protocol.Reschedule) -> None:
         core = getattr(getattr(self._engine, "engine_core", None), "engine_core", None)

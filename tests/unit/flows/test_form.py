@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 from prefect.utilities.callables import parameter_schema
 
+from flows.ablate import ablate
 from flows.compare import compare
 from flows.experiment import experiment
 from flows.form import AS_CONFIGURED, form_overrides
 from flows.maintain import maintain
 from flows.noise import noise
+from flows.sweep import sweep
 from schemas.errors import ConfigError
 from tasks.config.resolve import load_experiment
 
+FLOWS = (experiment, compare, noise, sweep, ablate, maintain)
 SNAPSHOTS = Path(__file__).with_name("form_schemas.json")
 NOTHING = {
     "model": AS_CONFIGURED,
@@ -27,17 +30,17 @@ NOTHING = {
 
 def test_stored_schemas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # only what is packaged
-    schemas = {flow.name: parameter_schema(flow).model_dump() for flow in (experiment, compare, noise, maintain)}
+    schemas = {flow.name: parameter_schema(flow).model_dump() for flow in FLOWS}
     wanted = json.loads(SNAPSHOTS.read_text("utf-8"))
     shown = json.dumps(schemas, indent=1, ensure_ascii=False)
     assert schemas == wanted, f"the form changed; if it is meant, {SNAPSHOTS.name} becomes:\n{shown}"
 
 
-@pytest.mark.parametrize("flow", [experiment, compare, noise, maintain])
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
 def test_every_field_is_flat_and_described(flow: object) -> None:
     for name, field in parameter_schema(flow).model_dump()["properties"].items():
         assert "anyOf" not in field and "$ref" not in field and "allOf" not in field, name
-        assert field["type"] in ("string", "integer", "number", "array"), name
+        assert field["type"] in ("string", "integer", "number", "boolean", "array"), name
         assert field["description"], name
         assert "default" in field, name
 

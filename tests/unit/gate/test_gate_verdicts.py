@@ -13,7 +13,7 @@ from tasks.gate.evaluate import evaluate
 from tasks.gate.group import combined
 from tasks.gate.rules import against_number, without
 from tests.unit.gate.nights import ACC, FIRST, SECOND, THIRD, binary, gate, judge, judged, night
-from warehouse.parquet import read_rows
+from warehouse.parquet import read_rows, write_rows
 from warehouse.query import query
 
 SAME = binary(n=400, right=200)
@@ -260,6 +260,17 @@ def test_all_together_are_the_worst_of_them() -> None:
         assert (overall(found), gate_exit_code(found)) == (word, code)  # type: ignore[arg-type]
     strict = [made("undecided", on_undecided="fail")]
     assert (overall(strict), gate_exit_code(strict)) == ("failed", 3)  # type: ignore[arg-type]
+
+
+def test_a_cell_of_a_sweep_is_never_the_last_green(tmp_path: Path) -> None:
+    night(tmp_path, FIRST, {ACC: SAME})
+    [row] = read_rows(tmp_path, "runs", FIRST, parse_json=True)
+    row |= {"parent_run_id": "20261120T000000-aaaaaa"}
+    revision = row.pop("revision") + 1
+    write_rows(home=tmp_path, table="runs", run_id=FIRST, rows=[row], part="below", revision=revision)
+    night(tmp_path, SECOND, {ACC: SAME}, gates=[gate()])
+    [verdict] = judge(tmp_path, SECOND, gate()).verdicts
+    assert (verdict.verdict, verdict.baseline_run_id) == ("skipped", None)
 
 
 def test_a_run_that_measured_noise_is_never_the_last_green(tmp_path: Path) -> None:

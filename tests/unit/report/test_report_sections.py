@@ -257,3 +257,16 @@ def test_an_engine_without_graphs_says_so_in_words() -> None:
     assert "CUDA graphs: none." in found
     assert "is not known" in found, "into how many steps prompts were split"
     assert "What it did" not in engine_section(), "nothing was told, so nothing is said"
+
+
+def test_an_engine_that_stood_already_has_no_start() -> None:
+    tables = report_rows.tables(sizes={"extract": 4})
+    timed = dict.fromkeys(("start_s", "import_s", "device_s", "load_s", "compile_s", "capture_s", "warmup_s", "cold"))
+    tables["engines"] = [
+        {**row, **{name: None for name in timed if name in row}, "resolved": {}, "built_by": "20261128T153520-19db44"}
+        for row in tables["engines"]
+    ]
+    page = render(run_of(tables), drawn={})
+    assert "It stood already: run <code>20261128T153520-19db44</code> built it." in page
+    assert "no phase was timed" not in page
+    assert "It stood already" not in render(run_of(report_rows.tables(sizes={"extract": 4})), drawn={})

@@ -54,6 +54,9 @@ def _rows(*, number: int) -> dict[str, list[dict[str, Any]]]:
         "datasets": [{"dataset": "arithmetic", "rows_total": 3, "rows_used": 3, "warnings": ["small"]}],
         "profiles": [{"dataset": "arithmetic", "arm": "free", "n": 3, "histogram": [{"lo": 0, "hi": 10, "n": 3}]}],
         "plans": [{"engine_id": "e", "option": "max_model_len", "value": 512, "source": "plan", "reason": "fits"}],
+        "sweep_cells": [
+            {"cell_index": 0, "repeat": 0, "name": "max_num_seqs=8", "state": "finished", "order_index": 0}
+        ],
         "engines": [{"engine_id": "e", "model": "tiny", "start_s": 9.5, "downgrades": ["cudagraph_mode"]}],
         "grammars": [{"grammar_id": "g", "status": "refused", "lint": [{"path": "$", "problem": "dropped"}]}],
         "cells": [{"cell_id": "c", "engine_id": "e", "arm": "free", "kind": "quality", "started_at": started}],

@@ -19,7 +19,11 @@ HEADING = "## Questions\n"
 MONDAY = "20261123T090000-aaaaaa"
 TUESDAY = "20261124T090000-bbbbbb"
 CRASHED = "20261125T090000-cccccc"
+SWEEP = "20261123T080000-dddddd"
+BUILDER = "20261123T080001-eeeeee"
+REUSER = "20261123T080026-ffffff"
 _START = datetime(2026, 11, 23, 9, tzinfo=UTC)
+_PHASES = ("start_s", "import_s", "load_s", "compile_s", "warmup_s")
 _QUESTIONS = {"a-001": (40, "12 + 30"), "a-002": (600, "7 * 6"), "a-003": (1_500, "84 / 2"), "a-004": (40, "12 + 30")}
 
 
@@ -31,6 +35,7 @@ def fill(home: Path) -> Path:
     # Monday's run: the first session ended by a kill before its last request, the second made that one.
     late = _request(day=0, sample_id="a-004", arm="guided", attempt=1)
     write_rows(home=home, table="requests", run_id=MONDAY, rows=[late], part="late", revision=1)
+    _sweep(home)
     crashed = _run_row(day=2) | {"status": "crashed", "ended_at": None, "error": "the machine was restarted"}
     write_rows(home=home, table="runs", run_id=CRASHED, rows=[crashed], part="p")
     return home
@@ -42,7 +47,8 @@ def page(home: Path, *, before: str) -> str:
     parts = [
         head + HEADING,
         "`assay sql --examples` lists them, `assay sql --example 5` asks one. The answers here are of two small made-up"
-        " runs and one that\ncrashed; `python -m tests.unit.warehouse.cookbook_rows` writes this part.\n",
+        " runs, one that\ncrashed and a small sweep;"
+        " `python -m tests.unit.warehouse.cookbook_rows` writes this part.\n",
     ]
     for number, each in enumerate(COOKBOOK, start=1):
         answer = markdown(query(home=home, sql=each.sql))
@@ -172,6 +178,85 @@ def _run(*, day: int) -> dict[str, list[dict[str, Any]]]:
             *([_worse()] if day else []),
         ],
     }
+
+
+def _sweep(home: Path) -> None:
+    """Of three cells, early on Monday: one built an engine, one took it over, one could not be planned."""
+    began = _START - timedelta(hours=1)
+    times = {"started_at": began, "ended_at": began + timedelta(seconds=35)}
+    whole = _run_row(day=0) | times | {"name": "thresholds", "flow": "sweep", "config": {}, "tags": None}
+    cells = []
+    for index, (run_id, name) in enumerate(
+        [(BUILDER, "prefill.policy=off"), (REUSER, "prefill.policy=rule"), (None, "max_model_len=16")]
+    ):
+        own = {
+            "started_at": began + timedelta(seconds=(1, 26, 32)[index]),
+            "ended_at": began + timedelta(seconds=(26, 32, 35)[index]),
+        }
+        cells.append(
+            {
+                "cell_index": index,
+                "repeat": 0,
+                "name": name,
+                "role": "cell",
+                "settings": {f"engine.{name.split('=')[0]}": name.split("=")[1]},
+                "engine_group": "47de6f607e74c5e3" if run_id else None,
+                "order_index": index,
+                "state": "finished" if run_id else "failed",
+                "cell_run_id": run_id,
+                "built": (True, False, None)[index],
+                "seconds": (25.0, 6.0, 3.0)[index],
+                "error": None if run_id else "engine.max_model_len: 4 requests do not fit (of 4) into max_model_len 16",
+                **own,
+            }
+        )
+        if run_id is not None:
+            _cell_run(home, run_id, own=own, index=index)
+    for table, rows in {"runs": [whole], "sweep_cells": cells}.items():
+        write_rows(home=home, table=table, run_id=SWEEP, rows=rows, part="p", revision=0)
+
+
+def _cell_run(home: Path, run_id: str, *, own: dict[str, Any], index: int) -> None:
+    row = _run_row(day=0) | own | {"name": "small", "parent_run_id": SWEEP, "tags": {"sweep": SWEEP}}
+    start = {"start_s": 18.0, "import_s": 5.8, "compile_s": None} if index == 0 else dict.fromkeys(_PHASES)
+    engine = _engine(day=0) | start | {"built_by": BUILDER if index else None, "downgrades": [], "cold": None}
+    engine["prefill_policy"] = ("off", "rule")[index]
+    accuracy = {"scope": "dataset", "name": "extract.exact_match", "arm": "free", "value": 0.5, "lo": 0.1, "hi": 0.9}
+    tables = {
+        "runs": [row],
+        "datasets": [{"dataset": "extract", "rows_total": 4, "rows_used": 2}],
+        "engines": [engine],
+        "metrics": [accuracy | {"unit": "share", "direction": "higher", "n": 2, "n_failed": 0}],
+        "requests": [
+            {
+                "request_id": f"{sample_id}-free",
+                "attempt": 0,
+                "cell_id": "e-free",
+                "engine_id": "e",
+                "dataset": "extract",
+                "sample_id": sample_id,
+                "arm": "free",
+                "kind": "generate",
+                "repeat": 0,
+                "phase": "quality",
+                "reused": False,
+                "status": "ok",
+                "output": "42",
+                "finish_reason": "stop",
+                "sent_at": own["ended_at"] - timedelta(seconds=5),
+                "prompt_tokens": 200,
+                "output_tokens": 16,
+                "ttft_ms": 400.0 - 100 * index,
+                "tpot_ms": 40.0,
+                "e2e_ms": 1_000.0 - 100 * index,
+                "queued_ms": 1.0,
+                "valid": None,
+            }
+            for sample_id in ("e-001", "e-002")
+        ],
+    }
+    for table, rows in tables.items():
+        write_rows(home=home, table=table, run_id=run_id, rows=rows, part="p", revision=0)
 
 
 def _judgement(*, day: int, sample_id: str, arm: str) -> dict[str, Any]:

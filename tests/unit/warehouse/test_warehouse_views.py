@@ -340,6 +340,61 @@ def test_a_condition_on_the_run_reaches_the_files(home: Path, name: str) -> None
     assert read == 0, plan
 
 
+def test_a_cell_of_a_sweep_has_the_figures_of_its_run(home: Path) -> None:
+    def cell(index: int, run_id: str | None, **more: Any) -> dict[str, Any]:
+        own = {"cell_index": index, "repeat": 0, "order_index": index, "name": f"c{index}", "state": "finished"}
+        return own | {"cell_run_id": run_id, "built": True} | more
+
+    def answer(name: str, **more: Any) -> dict[str, Any]:
+        return request(name, **({"sent_at": NOW, "e2e_ms": 1_000.0, "tpot_ms": 20.0, "output_tokens": 8} | more))
+
+    put(home, "runs", {"flow": "sweep", "name": "mine", "status": "finished"}, run_id=LATER)
+    put(
+        home,
+        "sweep_cells",
+        cell(0, "built"),
+        cell(1, "reused", built=False),
+        cell(2, "resumed"),
+        cell(3, "late", state="timeout", error="the time limit was reached"),
+        cell(4, None, state="failed", built=None, error="no"),
+        cell(5, "cached"),
+        run_id=LATER,
+    )
+    answers = [
+        answer("a"),
+        answer("b", ttft_ms=15.0, sent_at=NOW + timedelta(seconds=1), e2e_ms=3_000.0),
+        answer("refused", status="refused", e2e_ms=None, output_tokens=None, ttft_ms=None),
+        answer("scored", kind="loglikelihood", output_tokens=0, ttft_ms=900.0),
+        answer("warm", phase="warmup", output_tokens=900),
+    ]
+    put(home, "requests", *answers, run_id="built")
+    put(home, "requests", answer("a"), run_id="reused")
+    put(home, "requests", answer("a"), run_id="resumed")
+    put(home, "requests", answer("b"), run_id="resumed", revision=1)
+    put(home, "requests", answer("a"), run_id="late")
+    put(home, "requests", answer("a"), answer("b", reused=True), run_id="cached")
+    put(home, "engines", {"engine_id": "e", "start_s": 12.0, "kv_tokens": 64}, run_id="built")
+    put(home, "engines", {"engine_id": "e", "built_by": "built"}, run_id="reused")
+
+    sql = (
+        "SELECT cell, sweep, output_tokens_per_s, ttft_p50_ms, tpot_p50_ms, e2e_p50_ms FROM sweep_results ORDER BY ALL"
+    )
+    assert ask(home, sql) == [
+        ("c0", "mine", 4.0, 10.0, 20.0, 2_000.0),  # 16 tokens from the first request to the last answer
+        ("c1", "mine", 8.0, 5.0, 20.0, 1_000.0),
+        *((f"c{index}", "mine", None, None, None, None) for index in (2, 3, 4, 5)),
+    ]
+    sql = "SELECT cell, built, built_by, start_s, saved_s, kv_tokens, answers FROM sweep_results WHERE run_id = '{}'"
+    assert sorted(ask(home, sql.format(LATER))) == [
+        ("c0", True, None, 12.0, None, 64, 3),
+        ("c1", False, "built", None, 12.0, None, 1),
+        ("c2", True, None, None, None, None, 2),
+        ("c3", True, None, None, None, None, 1),
+        ("c4", None, None, None, None, None, None),
+        ("c5", True, None, None, None, None, 2),
+    ]
+
+
 def test_each_view_has_a_test_here() -> None:
     text = Path(__file__).read_text("utf-8")
     assert [

@@ -1,0 +1,1 @@
+"""Tuning: a search over engine options by Optuna, and the winner held against the plan and vLLM's defaults."""
