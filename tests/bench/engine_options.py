@@ -76,7 +76,7 @@ class Bench:
         overrides: Sequence[str] = (),
         more_rounds: int = 0,
     ) -> Runs:
-        """Runs the cells in turns. A cell that comes twice in a row keeps its engine. Exits where one did not finish."""
+        """Runs the cells in turns; one that comes twice in a row keeps its engine. Exits where one did not finish."""
         experiment = {"name": name, "model": SMALL_MODEL.name, "datasets": datasets, "sampling": {"temperature": 0}}
         sweep = {
             "base": f"./{name}.yaml",

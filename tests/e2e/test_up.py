@@ -28,7 +28,7 @@ def test_healthy_and_registered(up: Up) -> None:
     assert set(up.state()["processes"]) == {"Prefect", "MLflow", "worker gpu", "worker cpu"}
     names = {f"{each['name']}" for each in up.post("/deployments/filter", {})}
     assert names == {"quickstart", "nightly", "weekly", "engine-matrix", "hourly"}
-    for name in ("sweep/engine-matrix", "ablate/quickstart"):
+    for name in ("sweep/engine-matrix", "ablate/quickstart", "tune/quickstart-engine"):
         assert up.deployment(name)["schedules"] == [] and up.deployment(name)["work_pool_name"] == "gpu"
     nightly = up.deployment("experiment/nightly")["schedules"]
     assert [(each["slug"], each["schedule"]["timezone"]) for each in nightly] == [("nightly", "Etc/UTC")]

@@ -101,7 +101,7 @@ def _nowhere(value: Any) -> Any:
     return value
 
 
-def _by_hand(table: str, runs: list[str], number: int) -> list[dict[str, Any]]:
+def _by_hand(table: str, runs: list[str], number: int) -> list[dict[str, Any]]:  # noqa: PLR0911 - one a table
     """What a small run on a CPU leaves empty: an engine's step, a GPU's energy, a regression against another run."""
     moment = datetime(2026, 11, 27, 22, 3, 55, 123456, tzinfo=UTC)
     if table == "steps":
@@ -109,6 +109,18 @@ def _by_hand(table: str, runs: list[str], number: int) -> list[dict[str, Any]]:
     if table == "telemetry":
         at = (moment.replace(second=second) for second in (0, 10, 20))
         return [{"ts": ts, "device": "GPU-1", "power_w": 100.0, "energy_j": 100.0 * ts.second} for ts in at]
+    if table == "sweep_cells" and number:
+        cell = {
+            "cell_index": 0,
+            "repeat": 0,
+            "name": "max_num_seqs=8",
+            "role": "cell",
+            "state": "finished",
+            "seconds": 9.5,
+        }
+        return [cell | {"order_index": 0, "cell_run_id": runs[0], "built": True, "started_at": moment}]
+    if table == "trials" and number:
+        return [{"trial": 0, "state": "measured", "value": 50.0}]
     if table == "comparisons" and number:
         row = {"baseline_run_id": runs[0], "dataset": "extract", "metric": "json_valid", "candidate_arm": "free"}
         return [row | {"baseline_arm": "free", "effect": -0.1, "verdict": "worse", "n_pairs": SAMPLES}]

@@ -13,10 +13,11 @@ from flows.form import AS_CONFIGURED, form_overrides
 from flows.maintain import maintain
 from flows.noise import noise
 from flows.sweep import sweep
+from flows.tune import tune
 from schemas.errors import ConfigError
 from tasks.config.resolve import load_experiment
 
-FLOWS = (experiment, compare, noise, sweep, ablate, maintain)
+FLOWS = (experiment, compare, noise, sweep, ablate, tune, maintain)
 SNAPSHOTS = Path(__file__).with_name("form_schemas.json")
 NOTHING = {
     "model": AS_CONFIGURED,

@@ -27,15 +27,16 @@ _PHASES = ("start_s", "import_s", "load_s", "compile_s", "warmup_s")
 _QUESTIONS = {"a-001": (40, "12 + 30"), "a-002": (600, "7 * 6"), "a-003": (1_500, "84 / 2"), "a-004": (40, "12 + 30")}
 
 
-def fill(home: Path) -> Path:
-    """Writes the rows to a home."""
+def fill(home: Path, *, sweep: bool = False) -> Path:
+    """Writes the rows to a home. sweep: with a small sweep beside the three runs."""
     for day, run_id in enumerate((MONDAY, TUESDAY)):
         for table, rows in _run(day=day).items():
             write_rows(home=home, table=table, run_id=run_id, rows=rows, part="p", revision=0)
     # Monday's run: the first session ended by a kill before its last request, the second made that one.
     late = _request(day=0, sample_id="a-004", arm="guided", attempt=1)
     write_rows(home=home, table="requests", run_id=MONDAY, rows=[late], part="late", revision=1)
-    _sweep(home)
+    if sweep:
+        _sweep(home)
     crashed = _run_row(day=2) | {"status": "crashed", "ended_at": None, "error": "the machine was restarted"}
     write_rows(home=home, table="runs", run_id=CRASHED, rows=[crashed], part="p")
     return home
@@ -427,6 +428,6 @@ def _value(*, day: int, arm: str) -> float:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        text = page(fill(Path(folder)), before=PAGE.read_text("utf-8"))
+        text = page(fill(Path(folder), sweep=True), before=PAGE.read_text("utf-8"))
     PAGE.write_text(text, "utf-8")
     sys.stdout.write(f"{PAGE} is written\n")

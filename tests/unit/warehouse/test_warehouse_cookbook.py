@@ -13,7 +13,7 @@ from warehouse.query import query
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    yield fill(tmp_path_factory.mktemp("example"))
+    yield fill(tmp_path_factory.mktemp("example"), sweep=True)
 
 
 def test_the_page_shows_each_question_with_its_answer(example: Path) -> None:
