@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.ui
 
 KEPT = Path(__file__).parents[1] / "data/warehouse/v2"
-FIRST = "20261128T171124-220d19"
-SECOND = "20261128T171218-dca7f1"
+FIRST = "20261128T124658-2a50ac"
+SECOND = "20261128T125414-120c25"
 SWEEP = "20261201T080000-abcdef"
 
 

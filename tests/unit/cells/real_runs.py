@@ -8,8 +8,8 @@ from schemas.sweep import CellResult, CellSpec, CellState
 from warehouse.parquet import read_rows, write_rows
 
 KEPT = Path(__file__).parents[2] / "data/warehouse/v2"
-FIRST = "20261128T171124-220d19"
-SECOND = "20261128T171218-dca7f1"
+FIRST = "20261128T124658-2a50ac"
+SECOND = "20261128T125414-120c25"
 Row = dict[str, Any]
 Change = Callable[[Row], Row | None]
 

@@ -22,8 +22,8 @@ from warehouse.parquet import write_rows
 from warehouse.query import query
 
 KEPT = Path(__file__).parents[2] / "data/warehouse/v2"
-FIRST = "20261128T171124-220d19"
-SECOND = "20261128T171218-dca7f1"
+FIRST = "20261128T124658-2a50ac"
+SECOND = "20261128T125414-120c25"
 SWEEP = "20261201T080000-abcdef"
 MATRIX = {"engine.max_num_seqs": [4, 48], "engine.prefix_caching": [True, False], "engine.dtype": ["bfloat16"]}
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
