@@ -11,19 +11,17 @@ from pydantic import Field
 
 from flows import pages
 from flows.ablation import Ablation, planned_ablation
-from flows.cells import cell_runner, recorded
-from flows.cells_page import write_page
 from flows.console import RunConsole
 from flows.context import this_flow_run
-from flows.form import Config, Limit, Overrides, Shown
+from flows.form import Config, Limit, Overrides, Resume, Shown
 from flows.runtime import assay_home
 from flows.signals import keep_sigterm
-from flows.turns import CellsNotFinished, done_before, exit_code, experiments, plan_words, run_turns, waiting
+from flows.turns import CellsNotFinished, Work, experiments, plan_words, run_work
 from schemas.sweep import SweepResult
 from tasks.cells.ablation import ablated
 from tasks.cells.alternatives import KNOWN
 from tasks.cells.group import PlannedCell, Planner, turns
-from tasks.cells.record import CellsRecord, stored_cells, stored_sweep
+from tasks.cells.record import CellsRecord, stored_sweep
 from tasks.cells.tables import ablation_table
 from tasks.record.step import try_artifact
 from warehouse.ids import new_run_id
@@ -35,7 +33,6 @@ Over = Annotated[
 Rounds = Annotated[int, Field(ge=1, le=50)]
 AtOnce = Annotated[int, Field(ge=1, le=64)]
 TimeLimit = Annotated[int, Field(ge=1)]
-ResumeAblation = Annotated[str, Field(pattern="^(last|[0-9]{8}T[0-9]{6}-[0-9a-f]{6})?$")]
 
 
 def _flow_run_name() -> str:
@@ -54,7 +51,7 @@ def ablate(
     overrides: Overrides = [],  # noqa: B006
     engines_at_once: AtOnce = 1,
     cell_time_limit_s: TimeLimit = 3600,
-    resume: ResumeAblation = "",
+    resume: Resume = "",
 ) -> SweepResult:
     """Measure what each choice of the engine is worth: one changed at a time against the planned engine, in rounds.
 
@@ -107,37 +104,30 @@ def ablate(
         tags={},
         prefect_flow_run_id=str(this_flow_run().id),
     )
-    before = done_before(home, record, flow="ablate", cells=asked.cells, planned=planned, base=asked.base)
-    with recorded(record, warnings):
-        record.cells(waiting(order, before=before))
-        try:
-            with cell_runner(
-                record,
-                base=asked.base,
-                time_limit_s=asked.cell_time_limit_s,
-                tags={"ablation": run_id},
-                # With one, no round takes over the engine that the one before it ended with: starting is measured too.
-                room=asked.engines_at_once if asked.engines_at_once > 1 else 0,
-                console=console,
-            ) as runner:
-                run_turns(runner, order, before=before, retry=False, limit=asked.limit, console=console)
-        finally:
-            results = stored_cells(home, run_id, cells=asked.cells)
-            settings = ablated(home, results)
-            report = write_page(record, results=results, title=asked.name, warnings=warnings, ablation=settings)
-    result = SweepResult(
-        run_id=run_id,
+    work = Work(
+        record=record,
+        flow="ablate",
         name=asked.name,
-        status="finished",
-        exit_code=exit_code(results),
-        report=report,
-        cells=results,
+        base=asked.base,
+        planned=planned,
+        order=order,
+        limit=asked.limit,
+        time_limit_s=asked.cell_time_limit_s,
+        tags={"ablation": run_id},
+        # With one, no round takes over the engine that the one before it ended with: starting is measured too.
+        room=asked.engines_at_once if asked.engines_at_once > 1 else 0,
+    )
+    result = run_work(
+        work,
+        retry=False,
+        console=console,
         warnings=warnings,
+        made_of=lambda results: {"ablation": ablated(home, results)},
     )
     try_artifact(
         create_table_artifact,
         key="ablation",
-        table=ablation_table(settings),
+        table=ablation_table(ablated(home, result.cells)),
         description=f"What each choice of the engine is worth, ablation {run_id}: multiples of the planned engine's",
     )
     for warning in warnings:

@@ -28,8 +28,8 @@ _INTERRUPTS = (KeyboardInterrupt, Terminated, TerminationSignal)
 
 
 class CellRunner:
-    """base: the experiment's file; limit: the most samples of each dataset, in place of its own; time_limit_s: seconds
-    for an engine's start, and again for the answers; room: how many engines may stand at once."""
+    """record: where what became of each cell is written; base: the experiment's file; time_limit_s: seconds for an
+    engine's start, and again for the answers; tags: of every cell's run; shelf: the engines that stand."""
 
     def __init__(
         self, record: CellsRecord, *, base: str, time_limit_s: float, tags: dict[str, str], shelf: Shelf

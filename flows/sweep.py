@@ -10,25 +10,22 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from flows import pages
-from flows.cells import cell_runner, recorded
-from flows.cells_page import write_page
 from flows.console import RunConsole
 from flows.context import this_flow_run
-from flows.form import Limit, Overrides, Sweeps
+from flows.form import Limit, Overrides, Resume, Sweeps
 from flows.runtime import assay_home
 from flows.signals import keep_sigterm
-from flows.turns import CellsNotFinished, done_before, exit_code, experiments, plan_words, run_turns, waiting
+from flows.turns import CellsNotFinished, Work, experiments, plan_words, run_work
 from schemas.errors import ConfigError
 from schemas.sweep import SweepResult
 from tasks.cells.expand import Sweep, load_sweep
 from tasks.cells.group import PlannedCell, Planner, turns
-from tasks.cells.record import CellsRecord, stored_cells, stored_sweep
+from tasks.cells.record import CellsRecord, stored_sweep
 from tasks.cells.tables import sweep_rows
 from tasks.record.step import try_artifact
 from warehouse.ids import new_run_id
 
 Repeats = Annotated[int, Field(ge=0, le=100)]
-ResumeSweep = Annotated[str, Field(pattern="^(last|[0-9]{8}T[0-9]{6}-[0-9a-f]{6})?$")]
 
 
 def _flow_run_name() -> str:
@@ -43,7 +40,7 @@ def sweep(
     repeats: Repeats = 0,
     limit: Limit = 0,
     overrides: Overrides = [],  # noqa: B006 - the form shows it, nothing changes it
-    resume: ResumeSweep = "",
+    resume: Resume = "",
     retry: bool = False,
 ) -> SweepResult:
     """Run one experiment under every combination of some settings, building each engine once where cells can share it.
@@ -78,35 +75,25 @@ def sweep(
         tags=asked.file.tags,
         prefect_flow_run_id=str(this_flow_run().id),
     )
-    before = done_before(home, record, flow="sweep", cells=asked.cells, planned=planned, base=asked.base)
-    with recorded(record, warnings):
-        record.cells(waiting(order, before=before))
-        try:
-            with cell_runner(
-                record,
-                base=asked.base,
-                time_limit_s=asked.file.cell_time_limit_s,
-                tags={**asked.file.tags, "sweep": run_id},
-                room=asked.file.engines_at_once,
-                console=console,
-            ) as runner:
-                run_turns(runner, order, before=before, retry=retry, limit=asked.file.limit, console=console)
-        finally:
-            results = stored_cells(home, run_id, cells=asked.cells)
-            report = write_page(record, results=results, title=asked.name, matrix=asked.file.matrix, warnings=warnings)
-    result = SweepResult(
-        run_id=run_id,
+    work = Work(
+        record=record,
+        flow="sweep",
         name=asked.name,
-        status="finished",
-        exit_code=exit_code(results),
-        report=report,
-        cells=results,
-        warnings=warnings,
+        base=asked.base,
+        planned=planned,
+        order=order,
+        limit=asked.file.limit,
+        time_limit_s=asked.file.cell_time_limit_s,
+        tags={**asked.file.tags, "sweep": run_id},
+        room=asked.file.engines_at_once,
+    )
+    result = run_work(
+        work, retry=retry, console=console, warnings=warnings, made_of=lambda _: {"matrix": asked.file.matrix}
     )
     try_artifact(
         create_table_artifact,
         key="sweep",
-        table=sweep_rows(home, results),
+        table=sweep_rows(home, result.cells),
         description=f"Every cell of {asked.name}, sweep {run_id}",
     )
     if result.exit_code:

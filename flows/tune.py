@@ -14,7 +14,7 @@ from flows.cells_page import write_page
 from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.duration import parse_duration
-from flows.form import MaxTime, Tunings
+from flows.form import MaxTime, Resume, Tunings
 from flows.runtime import assay_home
 from flows.signals import keep_sigterm
 from flows.tuning import Start, Tuner
@@ -33,7 +33,6 @@ from tasks.tune.table import trial_table
 from warehouse.ids import new_run_id
 
 Trials = Annotated[int, Field(ge=0, le=10_000)]
-ResumeTuning = Annotated[str, Field(pattern="^(last|[0-9]{8}T[0-9]{6}-[0-9a-f]{6})?$")]
 STUDY, ENGINE = "study.db", "engine.yaml"
 """What a tuning leaves in the folder of its run, beside its report."""
 
@@ -54,7 +53,7 @@ def _flow_run_name() -> str:
 
 @flow(name="tune", flow_run_name=_flow_run_name, persist_result=False)
 def tune(
-    config: Tunings = "quickstart-engine", trials: Trials = 0, time_limit: MaxTime = "", resume: ResumeTuning = ""
+    config: Tunings = "quickstart-engine", trials: Trials = 0, time_limit: MaxTime = "", resume: Resume = ""
 ) -> TuneResult:
     """Search engine options for the best throughput, latency or goodput, and confirm the winner under the full load.
 
@@ -100,7 +99,9 @@ def tune(
         record.write("trials", rows)
         file = _write_engine(record, found, base=asked.base)
         results = sorted(tuner.results.values(), key=lambda each: each.order_index)
-        report = write_page(record, results=results, title=asked.name, warnings=warnings, tuned=found)
+        report = write_page(
+            record, results=results, title=asked.name, warnings=warnings, made_of=lambda _: {"tuned": found}
+        )
     result = TuneResult(
         run_id=run_id,
         name=asked.name,

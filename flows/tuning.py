@@ -13,7 +13,7 @@ from schemas.sweep import CellResult, CellSpec
 from schemas.tune import REFERENCES, SideName, Trial, Tune
 from tasks.cells.expand import cells_of
 from tasks.cells.group import PlannedCell, Planner, Turn
-from tasks.cells.record import CellsRecord
+from tasks.cells.record import CellsRecord, result_of
 from tasks.config.document import config_hash
 from tasks.tune.cells import CONFIRM, engine_key, outcome_of, pinned, side_cell, trial_cell, values_of
 from tasks.tune.objective import Objective
@@ -80,18 +80,7 @@ class Tuner:
             spec = CellSpec(
                 index=row["cell_index"], name=row["name"], settings=row["settings"], overrides=[], role=row["role"]
             )
-            self.results[row["cell_index"], row["repeat"]] = CellResult(
-                cell=spec,
-                repeat=row["repeat"],
-                order_index=row["order_index"],
-                state=row["state"],
-                run_id=row["cell_run_id"],
-                engine_group=row["engine_group"],
-                built=row["built"],
-                started_at=None if row["started_at"] is None else row["started_at"].isoformat(),
-                seconds=row["seconds"],
-                error=row["error"],
-            )
+            self.results[row["cell_index"], row["repeat"]] = result_of(row, spec)
 
     def identity(self, settings: dict[str, Any]) -> str:
         """What tells two settings apart: the engine that they come to under the full load."""

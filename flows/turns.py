@@ -1,9 +1,12 @@
 """The runs of a sweep or an ablation, one after another, with what an earlier session of it had done left alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from flows.cells import CellRunner
+from flows.cells import CellRunner, cell_runner, recorded
+from flows.cells_page import write_page
 from flows.console import RunConsole
 from schemas.errors import ConfigError, RunError
 from schemas.sweep import CellResult, CellSpec, SweepResult
@@ -26,6 +29,69 @@ class CellsNotFinished(RunError):
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
         super().__init__(f"{len(lost)} of {len(result.cells)} runs did not finish: {shown}{more}")
         self.result = result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """All runs of a sweep or an ablation. flow: which of them; base: the experiment's file; planned: every cell; order:
+    the runs as they come; limit: the most samples of a dataset; time_limit_s, tags: as `CellRunner` takes them; room:
+    as `Shelf` does."""
+
+    record: CellsRecord
+    flow: str
+    name: str
+    base: str
+    planned: Sequence[PlannedCell]
+    order: Sequence[Turn]
+    limit: int | None
+    time_limit_s: float
+    tags: dict[str, str]
+    room: int
+
+    @property
+    def cells(self) -> list[CellSpec]:
+        """By index."""
+        return [each.cell for each in self.planned]
+
+
+def run_work(
+    work: Work,
+    *,
+    retry: bool,
+    console: RunConsole,
+    warnings: list[str],
+    made_of: Callable[[Sequence[CellResult]], dict[str, Any]],
+) -> SweepResult:
+    """Runs what an earlier session has not, and writes the page, also where it is interrupted. retry: see `run_turns`.
+    made_of: what the page shows beside the cells, from their results.
+
+    Raises ConfigError where the experiment is another one than it began with."""
+    record = work.record
+    before = done_before(record.home, record, flow=work.flow, cells=work.cells, planned=work.planned, base=work.base)
+    with recorded(record, warnings):
+        record.cells(waiting(work.order, before=before))
+        try:
+            with cell_runner(
+                record,
+                base=work.base,
+                time_limit_s=work.time_limit_s,
+                tags=work.tags,
+                room=work.room,
+                console=console,
+            ) as runner:
+                run_turns(runner, work.order, before=before, retry=retry, limit=work.limit, console=console)
+        finally:
+            results = stored_cells(record.home, record.run_id, cells=work.cells)
+            report = write_page(record, results=results, title=work.name, warnings=warnings, made_of=made_of)
+    return SweepResult(
+        run_id=record.run_id,
+        name=work.name,
+        status="finished",
+        exit_code=exit_code(results),
+        report=report,
+        cells=results,
+        warnings=warnings,
+    )
 
 
 def run_turns(

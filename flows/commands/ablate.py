@@ -5,13 +5,11 @@ from typing import Any
 
 from flows.ablation import planned_ablation
 from flows.commands.checks import checked_experiment
-from flows.commands.output import print_json, stdout_console
-from flows.commands.run import started_flow
-from flows.commands.sweep import rows_table
+from flows.commands.flows import errors_as_json, flow_result
+from flows.commands.output import print_json, rows_table, stdout_console
 from flows.console import RunConsole
 from flows.runtime import assay_home
-from flows.signals import Terminated
-from schemas.errors import AssayError, ConfigError
+from schemas.errors import ConfigError
 from schemas.sweep import SweepResult
 from tasks.cells.ablation import ablated
 from tasks.cells.record import stored_sweep
@@ -25,7 +23,7 @@ def run_ablation(*, parameters: Parameters, resume: str | None, whole: bool, as_
     """Runs it and gives the exit code: 0 where every run finished, 1 where one did not. parameters: the flow's own.
     whole: every figure with its interval, not the key ones alone. as_json: one object on stdout, however it ends."""
     home = assay_home()
-    try:
+    with errors_as_json(as_json):
         check_disk(home)
         if resume is not None:
             stored_sweep(home, resume, flow="ablate")
@@ -36,14 +34,15 @@ def run_ablation(*, parameters: Parameters, resume: str | None, whole: bool, as_
             )
         else:
             _checked(parameters)
-        result = _run(parameters)
-    except AssayError as error:
-        if as_json:
-            print_json({"status": "failed", "exit_code": error.exit_code, "error": str(error)})
-        raise
+        result = flow_result(
+            _import_flow,
+            parameters,
+            kind=SweepResult,
+            kept="what was answered is kept",
+            resume="assay ablate --resume last",
+            as_json=as_json,
+        )
     if isinstance(result, int):
-        if as_json:
-            print_json({"status": "cancelled", "exit_code": result, "error": "interrupted"})
         return result
     settings = ablated(home, result.cells)
     if as_json:
@@ -85,28 +84,6 @@ def _checked(parameters: Parameters) -> None:
         engines_at_once=parameters["engines_at_once"],
         cell_time_limit_s=parameters["cell_time_limit_s"],
     )
-
-
-def _run(parameters: Parameters) -> SweepResult | int:
-    """What the flow gives, or the exit code of an interrupt."""
-    with started_flow(assay_home(), _import_flow) as flow:
-        try:
-            found: SweepResult = flow(**parameters)
-        except KeyboardInterrupt:
-            code = 130
-        except Terminated:
-            code = 143
-        except Exception as error:
-            result = getattr(error, "result", None)
-            if not isinstance(result, SweepResult):
-                raise
-            RunConsole().warn(str(error))
-            return result
-        else:
-            return found
-    RunConsole().warn("interrupted; what was answered is kept")
-    RunConsole().lines([("resume", "assay ablate --resume last")])
-    return code
 
 
 def _import_flow() -> Callable[..., Any]:

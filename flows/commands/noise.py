@@ -8,12 +8,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows.commands.checks import checked_experiment
+from flows.commands.flows import errors_as_json, flow_result
 from flows.commands.output import print_json, stdout_console
-from flows.commands.run import started_flow
-from flows.console import RunConsole
 from flows.runtime import assay_home
-from flows.signals import Terminated
-from schemas.errors import AssayError, ConfigError
+from schemas.errors import ConfigError
 from tasks.compare.noise import Noise
 from tasks.compare.noise_plan import checked
 from tasks.compare.noise_table import table
@@ -23,40 +21,25 @@ from tasks.record.open import check_disk
 def measure_noise(*, file: str, concurrency: str, overrides: Sequence[str], limit: int | None, as_json: bool) -> int:
     """Measures it and gives the exit code. What is wrong with the config, the data or an option is said before anything
     starts. as_json: one object on stdout, however it ends."""
-    try:
+    with errors_as_json(as_json):
         at_once = _levels(concurrency)
         check_disk(assay_home())
         checked(file, concurrency=at_once, overrides=overrides, limit=limit)
         checked_experiment(file, overrides=overrides, limit=limit)
-        measured = _measured(file=file, concurrency=at_once, overrides=list(overrides), limit=limit or 0)
-    except AssayError as error:
-        if as_json:
-            print_json({"status": "failed", "exit_code": error.exit_code, "error": str(error)})
-        raise
+        measured = flow_result(
+            _import_flow,
+            {"config": file, "concurrency": at_once, "overrides": list(overrides), "limit": limit or 0},
+            kind=Noise,
+            kept="no noise was measured. The runs that finished are kept",
+            as_json=as_json,
+        )
     if isinstance(measured, int):
-        if as_json:
-            print_json({"status": "cancelled", "exit_code": measured, "error": "interrupted"})
         return measured
     if as_json:
         print_json({"status": "finished", "exit_code": 0} | asdict(measured))
     else:
         _show(measured, rows=table(measured))
     return 0
-
-
-def _measured(*, file: str, concurrency: list[int], overrides: list[str], limit: int) -> Noise | int:
-    """What the flow gives, or the exit code of an interrupt."""
-    with started_flow(assay_home(), _import_flow) as flow:
-        try:
-            found: Noise = flow(config=file, concurrency=concurrency, overrides=overrides, limit=limit)
-        except KeyboardInterrupt:
-            code = 130
-        except Terminated:
-            code = 143
-        else:
-            return found
-    RunConsole().warn("interrupted; no noise was measured. The runs that finished are kept")
-    return code
 
 
 def _import_flow() -> Callable[..., Any]:

@@ -3,9 +3,12 @@
 import json
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 WIDTH_OF_A_FILE = 200
 """Columns of a table that goes to a file or a pipe, where there is no terminal to ask."""
@@ -17,6 +20,16 @@ def stdout_console() -> Console:
     if not console.is_terminal:
         console.width = WIDTH_OF_A_FILE
     return console
+
+
+def rows_table(rows: Sequence[dict[str, str]]) -> Table:
+    """Rows of text as a table; the keys of the first are its heads."""
+    shown = Table(header_style="bold", box=None, padding=(0, 2, 0, 0))
+    for head in rows[0] if rows else ():
+        shown.add_column(head, overflow="fold")
+    for row in rows:
+        shown.add_row(*(escape(value) for value in row.values()))
+    return shown
 
 
 def print_json(value: Any) -> None:

@@ -3,16 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
-
 from flows.commands.checks import checked_experiment
-from flows.commands.output import print_json, stdout_console
-from flows.commands.run import started_flow
+from flows.commands.flows import errors_as_json, flow_result
+from flows.commands.output import print_json, rows_table, stdout_console
 from flows.console import RunConsole
 from flows.runtime import assay_home
-from flows.signals import Terminated
-from schemas.errors import AssayError, ConfigError
+from schemas.errors import ConfigError
 from schemas.sweep import SweepResult
 from tasks.cells.expand import Sweep, load_sweep
 from tasks.cells.group import Planner, turns
@@ -34,7 +30,7 @@ def run_sweep(
     """Runs it and gives the exit code: 0 where every cell finished, 1 where one did not. What is wrong with the sweep,
     its experiments or the data is said before anything starts. as_json: one object on stdout, however it ends."""
     home = assay_home()
-    try:
+    with errors_as_json(as_json):
         check_disk(home)
         if resume is not None:
             if file is not None or overrides or limit is not None or repeats is not None:
@@ -47,7 +43,8 @@ def run_sweep(
             raise ConfigError.one("name a sweep's file, or a sweep to --resume", suggestion="assay sweep engine-matrix")
         else:
             _checked(file, overrides=overrides, limit=limit)
-        result = _run(
+        result = flow_result(
+            _import_flow,
             {
                 "config": file or "",
                 "overrides": list(overrides),
@@ -55,15 +52,13 @@ def run_sweep(
                 "repeats": repeats or 0,
                 "resume": resume or "",
                 "retry": retry,
-            }
+            },
+            kind=SweepResult,
+            kept="what was answered is kept",
+            resume="assay sweep --resume last",
+            as_json=as_json,
         )
-    except AssayError as error:
-        if as_json:
-            print_json({"status": "failed", "exit_code": error.exit_code, "error": str(error)})
-        raise
     if isinstance(result, int):
-        if as_json:
-            print_json({"status": "cancelled", "exit_code": result, "error": "interrupted"})
         return result
     if as_json:
         print_json(result.model_dump(mode="json"))
@@ -113,19 +108,9 @@ def show_cells(rows: Sequence[dict[str, str]], *, result: SweepResult) -> None:
     )
 
 
-def rows_table(rows: Sequence[dict[str, str]]) -> Table:
-    """Rows of text as a table."""
-    shown = Table(header_style="bold", box=None, padding=(0, 2, 0, 0))
-    for head in rows[0] if rows else ["cell"]:
-        shown.add_column(head, justify="left", overflow="fold")
-    for row in rows:
-        shown.add_row(*(escape(value) for value in row.values()))
-    return shown
-
-
 def _checked(file: str, *, overrides: Sequence[str], limit: int | None) -> Sweep:
-    """The sweep, with the data and the model files of its first cell looked at: what differs between cells is mostly
-    the engine. Raises ConfigError."""
+    """The sweep, with the data and the model files of its cells looked at, each once: what differs between cells is
+    mostly the engine. Raises ConfigError."""
     asked = load_sweep(file, limit=limit, overrides=overrides)
     seen = set()
     for cell in asked.cells:
@@ -134,28 +119,6 @@ def _checked(file: str, *, overrides: Sequence[str], limit: int | None) -> Sweep
             seen.add(data)
             checked_experiment(asked.base, overrides=cell.overrides, limit=asked.file.limit)
     return asked
-
-
-def _run(parameters: dict[str, Any]) -> SweepResult | int:
-    """What the flow gives, or the exit code of an interrupt."""
-    with started_flow(assay_home(), _import_flow) as flow:
-        try:
-            found: SweepResult = flow(**parameters)
-        except KeyboardInterrupt:
-            code = 130
-        except Terminated:
-            code = 143
-        except Exception as error:
-            result = getattr(error, "result", None)
-            if not isinstance(result, SweepResult):
-                raise
-            RunConsole().warn(str(error))
-            return result
-        else:
-            return found
-    RunConsole().warn("interrupted; what was answered is kept")
-    RunConsole().lines([("resume", "assay sweep --resume last")])
-    return code
 
 
 def _import_flow() -> Callable[..., Any]:

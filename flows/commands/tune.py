@@ -4,14 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from flows.commands.checks import checked_experiment
-from flows.commands.output import print_json, stdout_console
-from flows.commands.run import started_flow
-from flows.commands.sweep import rows_table
+from flows.commands.flows import errors_as_json, flow_result
+from flows.commands.output import print_json, rows_table, stdout_console
 from flows.console import RunConsole
 from flows.duration import parse_duration
 from flows.runtime import assay_home
-from flows.signals import Terminated
-from schemas.errors import AssayError, ConfigError
+from schemas.errors import ConfigError
 from schemas.tune import TuneResult
 from tasks.cells.record import stored_sweep
 from tasks.record.open import check_disk
@@ -26,7 +24,7 @@ def run_tuning(
     tuning, its experiment or the data is said before anything starts. as_json: one object on stdout, however it
     ends."""
     home = assay_home()
-    try:
+    with errors_as_json(as_json):
         check_disk(home)
         limit = None if time_limit is None else parse_duration(time_limit)
         if resume is not None:
@@ -40,44 +38,21 @@ def run_tuning(
         else:
             asked = load_tuning(file, trials=trials, time_limit_s=limit)
             checked_experiment(asked.base)
-        result = _run(
-            {"config": file or "", "trials": trials or 0, "time_limit": time_limit or "", "resume": resume or ""}
+        result = flow_result(
+            _import_flow,
+            {"config": file or "", "trials": trials or 0, "time_limit": time_limit or "", "resume": resume or ""},
+            kind=TuneResult,
+            kept="the trials that ran are kept",
+            resume="assay tune --resume last",
+            as_json=as_json,
         )
-    except AssayError as error:
-        if as_json:
-            print_json({"status": "failed", "exit_code": error.exit_code, "error": str(error)})
-        raise
     if isinstance(result, int):
-        if as_json:
-            print_json({"status": "cancelled", "exit_code": result, "error": "interrupted"})
         return result
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
         _show(result)
     return result.exit_code
-
-
-def _run(parameters: dict[str, Any]) -> TuneResult | int:
-    """What the flow gives, or the exit code of an interrupt."""
-    with started_flow(assay_home(), _import_flow) as flow:
-        try:
-            found: TuneResult = flow(**parameters)
-        except KeyboardInterrupt:
-            code = 130
-        except Terminated:
-            code = 143
-        except Exception as error:
-            result = getattr(error, "result", None)
-            if not isinstance(result, TuneResult):
-                raise
-            RunConsole().warn(str(error))
-            return result
-        else:
-            return found
-    RunConsole().warn("interrupted; the trials that ran are kept")
-    RunConsole().lines([("resume", "assay tune --resume last")])
-    return code
 
 
 def _import_flow() -> Callable[..., Any]:

@@ -21,6 +21,7 @@ from tasks.cells.spread import by_ratio, geometric, t_test
 from tasks.compare.pairs import Pair, arm_pairs, check_targets, paired_scores
 from tasks.compare.read import RunRows, kind_of, read_run
 from tasks.score.paired_arms import compare_means
+from tasks.score.stats.estimate import Estimate
 from tasks.score.stats.holm import holm
 from tasks.score.stats.mean_stderr import mean_stderr
 
@@ -105,30 +106,37 @@ def _effect(pairs: Sequence[tuple[Figure, Figure]]) -> Effect:
     one, other = ([pair[side].value for pair in pairs] for side in (0, 1))
     ratio = difference = None
     if by_ratio(figure, [*one, *other]):
-        logs = [math.log(candidate / control) for control, candidate in zip(one, other, strict=True)]
-        middle = mean_stderr(logs)
-        estimate = geometric([math.exp(each) for each in logs])
-        means = [geometric(side).value for side in (one, other)]
-        ratio, neutral = estimate.value, 1.0
+        estimate = geometric([candidate / control for control, candidate in zip(one, other, strict=True)])
+        means = [_value(geometric(side)) for side in (one, other)]
+        ratio, neutral = _value(estimate), 1.0
+        shift = math.log(ratio)  # its stderr is that of the logarithm
     else:
-        middle = estimate = mean_stderr([candidate - control for control, candidate in zip(one, other, strict=True)])
-        means = [mean_stderr(side).value for side in (one, other)]
-        difference, neutral = estimate.value, 0.0
+        estimate = mean_stderr([candidate - control for control, candidate in zip(one, other, strict=True)])
+        means = [_value(mean_stderr(side)) for side in (one, other)]
+        shift, neutral = _value(estimate), 0.0
+        difference = shift
     return Effect(
         figure=figure.name,
         unit=figure.unit,
         direction=figure.direction,
-        control=means[0] or 0.0,
-        candidate=means[1] or 0.0,
+        control=means[0],
+        candidate=means[1],
         ratio=ratio,
         difference=difference,
         lo=estimate.lo,
         hi=estimate.hi,
         rounds=len(pairs),
-        p_value=t_test(middle.value or 0.0, middle.stderr, n=middle.n),
+        p_value=t_test(shift, estimate.stderr, n=estimate.n),
         method=estimate.method if estimate.method in ("none", "log_t") else "paired_t",
         verdict=_verdict(figure.direction, estimate.lo, estimate.hi, neutral=neutral, equal=one == other),
     )
+
+
+def _value(estimate: Estimate) -> float:
+    """The mean. Raises ValueError where there is none: it is that of no rounds at all."""
+    if estimate.value is None:
+        raise ValueError("a mean of no rounds")
+    return estimate.value
 
 
 def _verdict(direction: Direction, lo: float | None, hi: float | None, *, neutral: float, equal: bool) -> Verdict:

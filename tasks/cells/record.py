@@ -122,10 +122,11 @@ def cell_row(result: CellResult) -> dict[str, Any]:
 def stored_cells(home: Path, run_id: str, *, cells: Sequence[CellSpec]) -> list[CellResult]:
     """How far a sweep came, a result a cell and repeat, in the order of running. cells: its own, by index."""
     rows = read_rows(home, "sweep_cells", run_id)
-    return [_result(row, cells[row["cell_index"]]) for row in sorted(rows, key=lambda row: row["order_index"])]
+    return [result_of(row, cells[row["cell_index"]]) for row in sorted(rows, key=lambda row: row["order_index"])]
 
 
-def _result(row: Mapping[str, Any], cell: CellSpec) -> CellResult:
+def result_of(row: Mapping[str, Any], cell: CellSpec) -> CellResult:
+    """What a row of `sweep_cells` says of this cell."""
     return CellResult(
         cell=cell,
         repeat=row["repeat"],

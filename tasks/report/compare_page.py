@@ -26,6 +26,7 @@ from tasks.report.figures.style import (
 from tasks.report.numbers import is_number, missing
 from tasks.report.sections.section import Section
 from tasks.report.text import plain, shortened, visible
+from warehouse.schema.table import literal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -186,13 +187,9 @@ def _draw(rows: list[Result], labels: list[str]) -> "Figure":
     return fig
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def queries(comparison: RunComparison) -> list[tuple[str, str]]:
     """(question, SQL) of questions that name these two runs."""
-    own, other = _quoted(comparison.candidate.run_id), _quoted(comparison.baseline.run_id)
+    own, other = literal(comparison.candidate.run_id), literal(comparison.baseline.run_id)
     found = [
         (
             "What came of this comparison?",

@@ -1,15 +1,12 @@
 """Questions to ask of this run in SQL, ready to paste."""
 
 from tasks.report.data import ReportData
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+from warehouse.schema.table import literal
 
 
 def queries(data: ReportData) -> list[tuple[str, str]]:
     """(question, SQL) of five queries that name this run."""
-    run = _quoted(data.run_id)
+    run = literal(data.run_id)
     return [
         (
             "How good was each dataset and arm, with its error bar?",

@@ -29,6 +29,7 @@ from tasks.report.figures.style import Table, to_svg
 from tasks.report.numbers import seconds
 from tasks.report.sections.section import Section
 from tasks.report.sweep_model import Page, page_of
+from warehouse.schema.table import literal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -210,13 +211,9 @@ def _best(page: Page) -> list[tuple[str, str]]:
     return found
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def queries(page: Page) -> list[tuple[str, str]]:
     """(question, SQL) of questions that name this run."""
-    run = _quoted(page.run_id)
+    run = literal(page.run_id)
     return [
         (
             "What was set in each cell, and how did it end?",
