@@ -11,9 +11,11 @@ from pydantic import Field
 
 from flows import pages
 from flows.ablation import Ablation, planned_ablation
+from flows.begin import before_it_begins, going_on_with
 from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.form import Config, Limit, Overrides, Resume, Shown
+from flows.hooks import after_crash
 from flows.runtime import assay_home
 from flows.signals import keep_sigterm
 from flows.turns import CellsNotFinished, Work, experiments, plan_words, run_work
@@ -42,7 +44,7 @@ def _flow_run_name() -> str:
     return f"{Path(str(flow_run.parameters.get('config'))).stem} over {over or 'the usual'}"
 
 
-@flow(name="ablate", flow_run_name=_flow_run_name, persist_result=False)
+@flow(name="ablate", flow_run_name=_flow_run_name, persist_result=False, on_crashed=[after_crash])
 def ablate(
     config: Config = "quickstart",
     over: Over = [],  # noqa: B006 - the form shows it, nothing changes it
@@ -70,10 +72,11 @@ def ablate(
     """
     keep_sigterm()
     console = RunConsole(log=get_run_logger().info)
-    home, warnings = assay_home(), list[str]()
+    home, warnings = assay_home(), before_it_begins()
     with pages.refusal_explained():
-        if resume:
-            run_id, stored = stored_sweep(home, resume, flow="ablate")
+        begun = going_on_with(home, resume)
+        if begun is not None:
+            run_id, stored = stored_sweep(home, begun, flow="ablate")
             asked = Ablation.model_validate({key: stored[key] for key in Ablation.model_fields})
         else:
             run_id = new_run_id()
@@ -88,7 +91,7 @@ def ablate(
                 engines_at_once=engines_at_once,
                 cell_time_limit_s=cell_time_limit_s,
             )
-    console.title(f"{asked.name}  {run_id}{'  (resumed)' if resume else ''}")
+    console.title(f"{asked.name}  {run_id}{'  (resumed)' if begun else ''}")
     planner = Planner(base=asked.base, home=home, limit=asked.limit, on_progress=console.warn)
     with console.step("plan cells") as said:
         planned = [planner.plan(cell) for cell in asked.cells]

@@ -15,6 +15,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 
 from flows import early_engine, pages
+from flows.begin import before_it_begins, going_on_with
 from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.duration import parse_duration
@@ -36,8 +37,6 @@ from flows.form import (
 )
 from flows.gates import GatesNotPassed, judged_gates, not_passed
 from flows.hooks import after_crash
-from flows.pileup import stand_for_the_others
-from flows.reconcile import close_what_crashed
 from flows.runtime import assay_home
 from flows.shelf import current
 from flows.signals import Terminated, keep_sigterm
@@ -60,7 +59,7 @@ from tasks.plan.stage import run_requests
 from tasks.plan.step import plan_engine
 from tasks.record import mlflow_run, stage
 from tasks.record.host import peak_memory_bytes
-from tasks.record.open import begun_by, open_run
+from tasks.record.open import open_run
 from tasks.record.step import start_tracking, track
 from tasks.report.step import write_report
 from tasks.score.step import score_run
@@ -118,7 +117,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
     """
     keep_sigterm()
     console = RunConsole(log=get_run_logger().info)
-    warnings = _before_it_begins()
+    warnings = before_it_begins()
     with pages.refusal_explained():
         changes = form_overrides(
             model=model, datasets=datasets, arms=arms, graphs=graphs, prefill=prefill, overrides=overrides
@@ -175,24 +174,11 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
     return result
 
 
-def _before_it_begins() -> list[str]:
-    """What other runs left: those that crashed are closed, those that piled up are stood for. Gives what to say."""
-    said = []
-    try:
-        close_what_crashed(assay_home(), own=this_flow_run().id)
-    except (AssayError, OSError) as error:
-        said.append(f"runs that crashed could not be closed: {error}")
-    others = stand_for_the_others(this_flow_run())
-    if others:
-        said.append(f"{others} scheduled runs were due while no worker was free; this run stands for them")
-    return said
-
-
 def _open(*, config: str, overrides: list[str], limit: int, max_time: str, resume: str) -> RunContext:
     """A new run, or the one to go on with: the one that is named, or, on Prefect's Retry, the one that this flow run
     had begun."""
     home, this, shelf = assay_home(), this_flow_run(), current()
-    going_on = resume or (begun_by(home, prefect_flow_run_id=str(this.id)) if this.run_count > 1 else None)
+    going_on = going_on_with(home, resume)
     run = open_run(
         home=home,
         file=None if going_on else config,

@@ -10,6 +10,7 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from flows import pages
+from flows.begin import before_it_begins
 from flows.console import RunConsole
 from flows.experiment import RunNotFinished, experiment
 from flows.form import AS_CONFIGURED, Config, Datasets, Limit, Model, Overrides, Shown, form_overrides
@@ -66,7 +67,7 @@ def noise(
             overrides=overrides,
         )
         asked = checked(config, concurrency=concurrency, overrides=changes, limit=limit or None)
-    home = assay_home()
+    home, warnings = assay_home(), before_it_begins()
     levels: list[Level] = []
     held: list[str] = []
     # The highest first: the step's budget that suits it is given to the others too, so that prompts are split alike.
@@ -78,7 +79,7 @@ def noise(
     measured = bands.measure(home, levels)
     bands.save(home, measured)
     _report(home, measured)
-    for warning in measured.warnings:
+    for warning in [*warnings, *measured.warnings]:
         RunConsole(log=get_run_logger().info).warn(warning)
     try_artifact(
         create_table_artifact, key="noise", table=table(measured), description="what the batch size alone moves"

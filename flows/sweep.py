@@ -10,9 +10,11 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from flows import pages
+from flows.begin import before_it_begins, going_on_with
 from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.form import Limit, Overrides, Resume, Sweeps
+from flows.hooks import after_crash
 from flows.runtime import assay_home
 from flows.signals import keep_sigterm
 from flows.turns import CellsNotFinished, Work, experiments, plan_words, run_work
@@ -34,7 +36,7 @@ def _flow_run_name() -> str:
     return Path(str(flow_run.parameters.get("config"))).stem
 
 
-@flow(name="sweep", flow_run_name=_flow_run_name, persist_result=False)
+@flow(name="sweep", flow_run_name=_flow_run_name, persist_result=False, on_crashed=[after_crash])
 def sweep(
     config: Sweeps = "engine-matrix",
     repeats: Repeats = 0,
@@ -57,11 +59,12 @@ def sweep(
     """
     keep_sigterm()
     console = RunConsole(log=get_run_logger().info)
-    home, warnings = assay_home(), list[str]()
+    home, warnings = assay_home(), before_it_begins()
     with pages.refusal_explained():
-        run_id, asked = _asked(home, config, limit=limit, repeats=repeats, overrides=overrides, resume=resume)
+        begun = going_on_with(home, resume)
+        run_id, asked = _asked(home, config, limit=limit, repeats=repeats, overrides=overrides, resume=begun)
     planner = Planner(base=asked.base, home=home, limit=asked.file.limit, on_progress=console.warn)
-    console.title(f"{asked.name}  {run_id}{'  (resumed)' if resume else ''}")
+    console.title(f"{asked.name}  {run_id}{'  (resumed)' if begun else ''}")
     with console.step("plan cells") as said:
         planned = [planner.plan(cell) for cell in asked.cells]
         order = turns(planned, repeats=asked.file.repeats, order=asked.file.order)
@@ -102,10 +105,10 @@ def sweep(
 
 
 def _asked(
-    home: Path, config: str, *, limit: int, repeats: int, overrides: Sequence[str], resume: str
+    home: Path, config: str, *, limit: int, repeats: int, overrides: Sequence[str], resume: str | None
 ) -> tuple[str, Sweep]:
     """The sweep and its id: a new one, or the one to go on with. Raises ConfigError where its files are others now."""
-    if not resume:
+    if resume is None:
         asked = load_sweep(config, limit=limit or None, overrides=overrides)
         file = asked.file.model_copy(update={"repeats": repeats}) if repeats else asked.file
         return new_run_id(), Sweep(name=asked.name, base=asked.base, path=asked.path, file=file, cells=asked.cells)

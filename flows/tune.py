@@ -9,12 +9,14 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from flows import pages
+from flows.begin import before_it_begins, going_on_with
 from flows.cells import cell_runner, recorded
 from flows.cells_page import write_page
 from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.duration import parse_duration
 from flows.form import MaxTime, Resume, Tunings
+from flows.hooks import after_crash
 from flows.runtime import assay_home
 from flows.signals import keep_sigterm
 from flows.tuning import Start, Tuner
@@ -51,7 +53,7 @@ def _flow_run_name() -> str:
     return Path(str(flow_run.parameters.get("config"))).stem
 
 
-@flow(name="tune", flow_run_name=_flow_run_name, persist_result=False)
+@flow(name="tune", flow_run_name=_flow_run_name, persist_result=False, on_crashed=[after_crash])
 def tune(
     config: Tunings = "quickstart-engine", trials: Trials = 0, time_limit: MaxTime = "", resume: Resume = ""
 ) -> TuneResult:
@@ -68,10 +70,12 @@ def tune(
     """
     keep_sigterm()
     console = RunConsole(log=get_run_logger().info)
-    home, warnings = assay_home(), list[str]()
+    home, warnings = assay_home(), before_it_begins()
     with pages.refusal_explained():
-        run_id, asked, began = _asked(home, config, trials=trials, time_limit=time_limit, resume=resume)
-    console.title(f"{asked.name}  {run_id}{'  (resumed)' if resume else ''}")
+        run_id, asked, began = _asked(
+            home, config, trials=trials, time_limit=time_limit, resume=going_on_with(home, resume)
+        )
+    console.title(f"{asked.name}  {run_id}{'  (resumed)' if began else ''}")
     tuner = Tuner(base=asked.base, tune=asked.file.tune, home=home, console=console)
     with console.step("plan references") as said:
         start = tuner.start()
@@ -124,11 +128,11 @@ def tune(
 
 
 def _asked(
-    home: Path, config: str, *, trials: int, time_limit: str, resume: str
+    home: Path, config: str, *, trials: int, time_limit: str, resume: str | None
 ) -> tuple[str, Tuning, dict[str, Any] | None]:
     """The tuning, its id, and what it began with where it is to go on."""
     limit = parse_duration(time_limit) if time_limit else None
-    if not resume:
+    if resume is None:
         return new_run_id(), load_tuning(config, trials=trials or None, time_limit_s=limit), None
     run_id, stored = stored_sweep(home, resume, flow="tune")
     file = TuneFile.model_validate(stored["tuning"])
