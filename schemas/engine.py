@@ -55,13 +55,18 @@ class Cudagraph(Config):
 class Prefill(Config):
     """How a long prompt is split, so that short ones need not wait behind it."""
 
-    policy: PrefillPolicy = "rule"
-    """`rule`: 0 if no prompt has 1,000 tokens, else 2,048 or 0.8 of the 95th percentile. `auto`: only where short
-    prompts would wait behind long ones, and then so that the long ones that run at once leave them room in each step;
-    it may raise `max_num_batched_tokens` where that is `auto` too. `off`: a long prompt may fill a step. `fixed`: the
+    policy: PrefillPolicy = "auto"
+    """`auto`: only where short prompts would wait behind long ones, and then so that the long ones that run at once
+    leave them room in each step; it may raise `max_num_batched_tokens` where that is `auto` too. `rule`: 0 if no prompt
+    has 1,000 tokens, else 2,048 or 0.8 of the 95th percentile. `off`: a long prompt may fill a step. `fixed`: the
     number in `threshold`."""
     threshold: Annotated[int, Field(ge=0)] | None = None
     """Tokens of one prompt that a step may take at most; only with `policy: fixed`."""
+    yields: bool | Auto = "auto"
+    """`true`: the threshold holds only in steps in which a short prompt waits to be read, and long prompts have whole
+    steps otherwise; `false`: in every step, as vLLM itself has it. It is assay's engine process that does it, so
+    `vllm serve` has no such setting, and it needs vLLM's core in that process (`core: inprocess`). `auto`: true with
+    `policy: auto` where that is so."""
 
     @model_validator(mode="after")
     def _fixed_needs_a_number(self) -> "Prefill":
@@ -92,10 +97,24 @@ class Memory(Config):
 class Grammar(Config):
     """The engine's grammar backend. One per engine: vLLM latches the first one it meets."""
 
-    backend: Literal["xgrammar", "guidance", "outlines"] = "xgrammar"
-    """Which one."""
+    backend: Literal["xgrammar", "guidance", "outlines", "lm-format-enforcer", "auto"] = "xgrammar"
+    """Which one. `auto`: the first in this order that takes every guide of the experiment, and that one for all; vLLM's
+    own `auto`, which chooses anew for each request and then uses the first choice for all, is never used."""
     whitespace: bool = False
-    """Whether a guided JSON answer may have free white space between its parts."""
+    """Whether a guided JSON answer may have free white space between its parts. Where something free comes before the
+    guided part, and in calls of tools, xgrammar can only forbid more than one blank in a row."""
+    cache_mb: Annotated[int, Field(ge=1)] | Auto = "auto"
+    """MiB of compiled grammars that xgrammar keeps (VLLM_XGRAMMAR_CACHE_MB). `auto`: vLLM's own, 512. The other
+    backends have no such setting."""
+    regex_timeout_s: Annotated[int, Field(ge=1)] | Auto = "auto"
+    """Seconds that a regular expression may take to compile before its request is refused
+    (VLLM_REGEX_COMPILATION_TIMEOUT_S). `auto`: vLLM's own, 5."""
+
+    @model_validator(mode="after")
+    def _only_xgrammar_has_a_cache(self) -> "Grammar":
+        if self.cache_mb != "auto" and self.backend not in ("xgrammar", "auto"):
+            raise ValueError(f"`cache_mb` is a setting of xgrammar; {self.backend} has none")
+        return self
 
 
 class Failures(Config):

@@ -24,6 +24,10 @@ def _policies(engine: VllmEngine, plan: EnginePlan) -> list[Any]:
     return [policy for policy in ("off", "rule", "auto") if policy != engine.prefill.policy]
 
 
+def _yields(engine: VllmEngine, plan: EnginePlan) -> list[Any]:
+    return [not plan.value("prefill_yields")] if plan.value("long_prefill_token_threshold") else []
+
+
 def _speculative(engine: VllmEngine, plan: EnginePlan) -> list[Any]:
     return [{"method": "ngram" if engine.speculative.method == "none" else "none"}]
 
@@ -67,6 +71,7 @@ KNOWN: dict[str, Alternatives] = {
     "engine.cudagraph": _graphs,
     "engine.compile": _compile,
     "engine.prefill.policy": _policies,
+    "engine.prefill.yields": _yields,
     "engine.speculative": _speculative,
     "engine.prefix_caching": _caching,
     "engine.max_num_seqs": _around("max_num_seqs"),

@@ -25,6 +25,7 @@ _ENGINE = {
     "max_num_seqs": "engine max_num_seqs",
     "long_prefill_token_threshold": "engine long_prefill_token_threshold",
     "prefill_policy": "prefill policy",
+    "prefill_yields": "long prompts yield",
 }
 _DATASET = {
     "fingerprint": "rows (sha256)",

@@ -31,6 +31,7 @@ TEXTS = "texts_differ"
 _HELD = (
     "max_num_batched_tokens",
     "long_prefill_token_threshold",
+    "prefill_yields",
     "max_model_len",
     "dtype",
     "attention_backend",

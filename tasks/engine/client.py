@@ -202,10 +202,15 @@ class EngineClient:
         if isinstance(message, protocol.Refused):
             raise EngineError(f"the engine cannot forget its cached prefixes: {message.reason}")
 
-    def reschedule(self, *, threshold: int, budget: int, timeout_s: float = 30.0) -> None:
-        """Another long-prompt threshold and token budget (at most the built one) from the next step on. Only between
-        requests. Raises EngineError where vLLM's scheduler is not within reach, or for a budget that is too large."""
-        self._send(protocol.Reschedule(long_prefill_token_threshold=threshold, max_num_batched_tokens=budget))
+    def reschedule(self, *, threshold: int, budget: int, yields: bool = False, timeout_s: float = 30.0) -> None:
+        """Another long-prompt threshold, whether it yields, and token budget (at most the built one) from the next step
+        on. Only between requests. Raises EngineError where vLLM's scheduler is not within reach, or for a budget that
+        is too large."""
+        self._send(
+            protocol.Reschedule(
+                long_prefill_token_threshold=threshold, max_num_batched_tokens=budget, prefill_yields=yields
+            )
+        )
         message = self._reply("reschedule", "while rescheduling", timeout_s)
         if isinstance(message, protocol.Refused):
             raise EngineError(f"the engine cannot change its schedule: {message.reason}")

@@ -1,7 +1,7 @@
 """Whether an engine that stands serves another run: it does where the run's plan asks for the same engine.
 
-What vLLM's scheduler lets change between two steps, the long-prompt threshold, is changed; its cached prefixes are
-forgotten."""
+What vLLM's scheduler lets change between two steps, the long-prompt threshold and whether it yields, is changed; its
+cached prefixes are forgotten."""
 
 import hashlib
 import json
@@ -19,6 +19,7 @@ from tasks.engine.protocol import Built
 from tasks.engine.settings import ProcessSettings, build_options
 
 THRESHOLD = "long_prefill_token_threshold"
+YIELDS = "prefill_yields"
 _OURS = frozenset({"prefill_policy"})
 """What says how a number came about, and is nothing to the engine."""
 
@@ -39,11 +40,13 @@ def take_over(client: EngineClient, *, model: str | Path, options: Mapping[str, 
         return None
     resolved = dict(standing.built.resolved)
     try:
-        if options.get(THRESHOLD) is not None and options[THRESHOLD] != resolved.get(THRESHOLD):
+        asked = {THRESHOLD: options.get(THRESHOLD), YIELDS: bool(options.get(YIELDS))}
+        if asked[THRESHOLD] is not None and any(resolved.get(name) != value for name, value in asked.items()):
             if not _schedules_here(options):
                 return None
-            client.reschedule(threshold=options[THRESHOLD], budget=resolved["max_num_batched_tokens"])
-            resolved[THRESHOLD] = options[THRESHOLD]
+            budget = resolved["max_num_batched_tokens"]
+            client.reschedule(threshold=asked[THRESHOLD], budget=budget, yields=asked[YIELDS])
+            resolved |= asked
         client.reset_prefix_cache()
     except EngineError:
         if client.returncode is not None:
@@ -63,7 +66,7 @@ def can_be_kept(client: EngineClient) -> bool:
 
 def _kept(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that another run must ask for too."""
-    left_out = _OURS | ({THRESHOLD} if _schedules_here(options) else frozenset())
+    left_out = _OURS | ({THRESHOLD, YIELDS} if _schedules_here(options) else frozenset())
     return {name: value for name, value in options.items() if name not in left_out}
 
 

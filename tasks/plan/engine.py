@@ -24,6 +24,7 @@ from tasks.plan.predict import kv_room_tokens, predict
 from tasks.plan.prefill import plan_prefill
 from tasks.plan.speculative import plan_speculative
 from tasks.plan.weights import kv_dtype_of, plan_cpu_offload, plan_kv_dtype, plan_quantization
+from tasks.plan.yields import plan_yields, with_yields
 
 
 def plan_engine(
@@ -69,6 +70,7 @@ def plan_engine(
         max_model_len=max_model_len.value,
     )
 
+    core = plan_core(device=device, asked=engine.core, parallel=engine.parallel)
     part = part_of_device(model, engine.parallel)
     memory, notes = _plan_memory(
         load=own_load,
@@ -83,7 +85,7 @@ def plan_engine(
     warnings += notes
     budget, *prefill = plan_prefill(
         prompt_tokens=load.prompt_tokens,
-        prefill=engine.prefill,
+        prefill=with_yields(engine.prefill, core=core.value),
         budget=budget,
         max_model_len=max_model_len.value,
         max_num_seqs=max_num_seqs.value,
@@ -91,6 +93,7 @@ def plan_engine(
         model=model,
         device=device,
     )
+    prefill.append(plan_yields(prefill=engine.prefill, threshold=prefill[0].value, core=core.value))
 
     compiled = plan_compile(device=device, asked=engine.compile)
     mode, notes = plan_cudagraph_mode(device=device, asked=engine.cudagraph.mode, compiled=compiled.value)
@@ -128,7 +131,7 @@ def plan_engine(
         *plan_adapters(beside.adapters, device=device),
         speculative,
         *parallel,
-        plan_core(device=device, asked=engine.core, parallel=engine.parallel),
+        core,
         overrides,
         *plan_switches(engine, device=device),
         *plan_rest(engine),

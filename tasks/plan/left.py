@@ -51,6 +51,8 @@ def _enough(option: PlannedOption, *, model: ModelFacts, dtype: str) -> PlannedO
 def _left(option: PlannedOption) -> PlannedOption:
     if option.option == "prefill_policy":
         value = "vllm"
+    elif option.option == "prefill_yields":
+        value = False
     elif option.option == "core":
         value = option.default_value
     elif option.option in _LEFT:

@@ -91,6 +91,7 @@ def plan_prefill(
     """
     rule = prefill_rule(prompt_tokens)
     policy = prefill.policy
+    yields = prefill.yields is True
     evidence, others = "", f"engine.prefill.policy: {_others(policy)}"
     if policy == "off":
         wanted, why, change = 0, "You turned splitting off: a long prompt may fill a whole step.", others
@@ -108,6 +109,7 @@ def plan_prefill(
             kv_tokens=kv_tokens,
             model=model,
             device=device,
+            yields=yields,
         )
         wanted, why, change, evidence = auto.threshold, auto.reason, f"{auto.would_change}; {others}", auto.evidence
         if auto.budget_reason is not None:
@@ -138,6 +140,7 @@ def plan_prefill(
             kv_tokens=kv_tokens,
             model=model,
             device=device,
+            yields=yields,
         )
         why += f" A longer prompt is read in pieces of {wanted:,} tokens, so that shorter ones run beside it. {gains}"
     rules = (

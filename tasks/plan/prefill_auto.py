@@ -7,6 +7,9 @@ run at once take `long ones x threshold` of a step, and what is left of the budg
 
 What a step costs is counted in tokens of a short prompt: one a token, more where attention looks far back, and a fixed
 number for the step itself. That number, and how well the whole fits, are measured (docs/decisions/010).
+
+Where the threshold yields (tasks/engine/worker/yielding.py), it holds only while short prompts wait. If all requests
+run at once, that is the first step or few of them: the smallest pieces then cost next to nothing, and gain the most.
 """
 
 import re
@@ -179,10 +182,12 @@ def plan_auto(
     kv_tokens: int,
     model: ModelFacts,
     device: DeviceFacts,
+    yields: bool = False,
 ) -> AutoPrefill:
     """The threshold and the budget for these prompts, in the order in which the engine gets them.
 
-    budget: the user's, or vLLM's own, which is then raised where the long prompts' pieces would fill it."""
+    budget: the user's, or vLLM's own, which is then raised where the long prompts' pieces would fill it. yields:
+    whether the threshold holds only while short prompts wait."""
     cost = step_cost(model=model, device=device)
     mix = mix_of(prompt_tokens, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens)
 
@@ -210,7 +215,9 @@ def plan_auto(
         )
 
     least = LEAST_THRESHOLD[device.kind]
-    threshold = max(1, int(cost.fill(budget) / mix.at_once / least + 0.5)) * least
+    # Requests that come later may keep short ones waiting to the end: then the pieces must not be too small.
+    passing = yields and mix.requests <= max_num_seqs
+    threshold = least if passing else max(1, int(cost.fill(budget) / mix.at_once / least + 0.5)) * least
     others = max(0, max_num_seqs - mix.at_once)
     needed = mix.at_once * threshold + mix.beside + others
     chosen = budget
@@ -233,7 +240,9 @@ def plan_auto(
             f"worth its own cost ({cost.fill(budget):,.0f} tokens)",
             would_change=f"prompts of more than {threshold:,} tokens",
         )
-    gain, loss = _weigh(mix, cost=cost, threshold=threshold, before=budget, budget=chosen, others=others)
+    gain, loss = _weigh(
+        mix, cost=cost, threshold=threshold, before=budget, budget=chosen, others=others, passing=passing
+    )
     if gain < LEAST_GAIN or loss > MOST_LOSS:
         return nothing(
             f"Pieces of {threshold:,} tokens would let the short prompts be read {gain:.1f} times as soon and all "
@@ -252,6 +261,7 @@ def plan_auto(
             f"{mix.longest:,} tokens), of which {mix.at_once:,} run at once. In pieces of {threshold:,} tokens those "
             f"take {pieces:,} of a step's {chosen:,}, and the short ones run beside them: predicted to be read "
             f"{gain:.0f} times as soon, while all reading takes {max(0.0, loss):.1%} longer."
+            + (" Steps in which no short one waits are the long ones' alone." if yields else "")
         ),
         evidence=_evidence(mix, cost=cost, budget=chosen, max_num_seqs=max_num_seqs, prompts=prompt_tokens)
         + f"; {mix.at_once:,} x {threshold:,} = {pieces:,} in a step, {chosen - pieces:,} left",
@@ -279,6 +289,7 @@ def what_it_gains(
     kv_tokens: int,
     model: ModelFacts,
     device: DeviceFacts,
+    yields: bool = False,
 ) -> str:
     """A sentence: what a threshold above 0 that somebody else chose is predicted to do for the short prompts."""
     mix = mix_of(prompt_tokens, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens)
@@ -291,7 +302,10 @@ def what_it_gains(
             f"the {mix.waiting:,} short prompts behind them nothing."
         )
     cost = step_cost(model=model, device=device)
-    gain, loss = _weigh(mix, cost=cost, threshold=threshold, before=budget, budget=budget, others=others)
+    passing = yields and mix.requests <= max_num_seqs
+    gain, loss = _weigh(
+        mix, cost=cost, threshold=threshold, before=budget, budget=budget, others=others, passing=passing
+    )
     return (
         f"The {mix.waiting:,} short prompts behind long ones are predicted to be read {gain:.1f} times as soon, while "
         f"all reading takes {max(0.0, loss):.1%} longer."
@@ -304,10 +318,13 @@ def _behind(mix: Mix) -> str:
     return f"{mix.waiting:,} short prompts come after long ones"
 
 
-def _weigh(mix: Mix, *, cost: StepCost, threshold: int, before: int, budget: int, others: int) -> tuple[float, float]:
+def _weigh(
+    mix: Mix, *, cost: StepCost, threshold: int, before: int, budget: int, others: int, passing: bool
+) -> tuple[float, float]:
     """(how much sooner the short prompts are read, how much longer all reading takes), both predicted.
 
-    Of short prompts that do not fit one step, the middle one counts."""
+    Of short prompts that do not fit one step, the middle one counts. passing: the threshold holds only until the last
+    of them is read."""
     whole = mix.at_once * mix.long_tokens
     read = mix.at_once * cost.prompt(mix.long_tokens)
     left = max(1, budget - mix.at_once * threshold - others)
@@ -317,6 +334,8 @@ def _weigh(mix: Mix, *, cost: StepCost, threshold: int, before: int, budget: int
     pieces = min(mix.long_tokens, steps * threshold)
     split = mix.at_once * cost.prompt(pieces) + served + cost.fixed * max(1, steps)
     more_steps = whole / (mix.at_once * threshold) - whole / before
+    if passing:
+        more_steps = min(more_steps, float(-(-mix.beside // left)))
     return off / split, more_steps * cost.fixed / (read + mix.beside)
 
 

@@ -112,6 +112,7 @@ def engine_row(built: BuiltEngine) -> Row:
         "max_num_seqs": resolved["max_num_seqs"],
         "long_prefill_token_threshold": resolved["long_prefill_token_threshold"],
         "prefill_policy": built.plan.value("prefill_policy"),
+        "prefill_yields": resolved.get("prefill_yields"),
         "attention_backend": resolved.get("attention_backend"),
         "grammar_backend": resolved["grammar_backend"],
         "kv_tokens": resolved.get("kv_tokens"),

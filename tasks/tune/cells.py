@@ -17,7 +17,7 @@ from schemas.tune import SideName, Trial, Why
 from tasks.cells.expand import override, said, short_keys
 from tasks.cells.figures import figures_of
 from tasks.tune.outcome import Infeasible, Measured, Outcome
-from tasks.tune.space import FIXED, POLICY, THRESHOLD
+from tasks.tune.space import FIXED, POLICY, THRESHOLD, YIELDS
 from warehouse.parquet import read_rows
 
 CONFIRM = 1_000_000
@@ -56,6 +56,8 @@ def pinned(plan: EnginePlan, settings: Mapping[str, Any]) -> dict[str, Any]:
     threshold = next(each for each in plan.options if each.option == _OPTIONS[THRESHOLD])
     if THRESHOLD not in settings and threshold.source == "plan" and threshold.value is not None:
         found |= {POLICY: FIXED, THRESHOLD: threshold.value} if threshold.value else {POLICY: "off", THRESHOLD: None}
+        if plan.value("prefill_yields") and YIELDS not in settings:
+            found[YIELDS] = True
     return found
 
 
@@ -83,7 +85,7 @@ def values_of(
         if value in (None, "auto", []) and option is not None:
             left = reference == "vllm" and option.value is None
             value = option.default_value if left else option.value
-        if value not in (None, "auto"):
+        if value not in (None, "auto") or (key == POLICY and value is not None):  # there `auto` is a policy
             found[key] = value
     return found
 

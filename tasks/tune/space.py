@@ -15,6 +15,7 @@ from tasks.tune.values import values_of
 
 POLICY = "engine.prefill.policy"
 THRESHOLD = "engine.prefill.threshold"
+YIELDS = "engine.prefill.yields"
 FIXED = "fixed"
 LONG_FORMS = {"engine.cudagraph": "engine.cudagraph.mode"}
 """Keys that may be written short, and what they stand for."""

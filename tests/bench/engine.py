@@ -56,6 +56,11 @@ def _budget(plan: EnginePlan) -> int:
     return int(plan.value("max_num_batched_tokens"))
 
 
+def _schedule(plan: EnginePlan) -> tuple[int, int, bool]:
+    """Threshold, budget, and whether the threshold yields."""
+    return _threshold(plan), _budget(plan), bool(plan.value("prefill_yields"))
+
+
 @contextlib.contextmanager
 def _engine(plan: EnginePlan, *, model: ModelFacts, device: DeviceFacts) -> Iterator[EngineClient]:
     with tempfile.TemporaryDirectory() as name:
@@ -120,10 +125,10 @@ def prefill(
 
     plans = {policy: plan(policy) for policy in ("off", "rule", "auto")}
     own = _budget(plans["off"])
-    arms = {name: (_threshold(planned), _budget(planned)) for name, planned in plans.items()}
+    arms = {name: _schedule(planned) for name, planned in plans.items()}
     if not policies_only:
-        arms |= {f"{threshold} / {own:,}": (threshold, own) for threshold in (128, 512, 1024)}
-        arms |= {f"{threshold} / 1,024": (threshold, 1024) for threshold in (0, 256)}
+        arms |= {f"{threshold} / {own:,}": (threshold, own, False) for threshold in (128, 512, 1024)}
+        arms |= {f"{threshold} / 1,024": (threshold, 1024, False) for threshold in (0, 256)}
     largest = max(plans.values(), key=_budget)
     requests = [
         WireRequest(request_id=str(at), prompt_token_ids=ids, sampling=WireSampling(temperature=0.0, max_tokens=16))
@@ -142,15 +147,15 @@ def prefill(
         _answer(engine, requests[-2:])
         for turn in range(repeats):
             for name in list(arms) if turn % 2 == 0 else reversed(arms):
-                threshold, budget = arms[name]
-                engine.reschedule(threshold=threshold, budget=budget)
+                threshold, budget, yields = arms[name]
+                engine.reschedule(threshold=threshold, budget=budget, yields=yields)
                 before = _processor_s(engine.pid)
                 passes[name].append(_answer(engine, requests))
                 work[name].append(_processor_s(engine.pid) - before)
         peak = _peak_bytes(engine.pid)
     p99: dict[str, float] = {}
     totals: dict[str, float] = {}
-    for name, (threshold, budget) in arms.items():
+    for name, (threshold, budget, _) in arms.items():
         ttft = [
             {int(at): result.first_token_at - result.sent_at for at, result in results.items() if result.first_token_at}
             for results, _ in passes[name]
@@ -189,8 +194,8 @@ def quickstart(*, model: ModelFacts, device: DeviceFacts, limit: int | None, pai
         return plan_engine(load=load, model=model, device=device, engine=engine, dtype="auto", earlier=None)
 
     plans = {policy: plan(policy) for policy in ("rule", "auto")}
-    settings = {name: (_threshold(planned), _budget(planned)) for name, planned in plans.items()}
-    own = (0, default_max_num_batched_tokens(device))
+    settings = {name: _schedule(planned) for name, planned in plans.items()}
+    own = (0, default_max_num_batched_tokens(device), False)
     names = {own: "vLLM's own"}
     for name, setting in settings.items():
         names[setting] = f"{names[setting]}, {name}" if setting in names else name
@@ -201,11 +206,11 @@ def quickstart(*, model: ModelFacts, device: DeviceFacts, limit: int | None, pai
         keys={request.request_id: request.request_id for request in requests},
         attempts={},
     )
-    seconds: dict[tuple[int, int], list[float]] = {setting: [] for setting in names}
+    seconds: dict[tuple[int, int, bool], list[float]] = {setting: [] for setting in names}
     with _engine(max(plans.values(), key=_budget), model=model, device=device) as engine:
         for turn in range(pairs + 1):  # the first one warms up
             for setting in list(names) if turn % 2 == 0 else reversed(names):
-                engine.reschedule(threshold=setting[0], budget=setting[1])
+                engine.reschedule(threshold=setting[0], budget=setting[1], yields=setting[2])
                 engine.reset_prefix_cache()
                 before = _processor_s(engine.pid)
                 done = generate(

@@ -51,6 +51,27 @@ def test_its_tokens_are_those_asked_and_answered(client: EngineClient) -> None:
     assert totals.preempted == 0
 
 
+def test_where_the_threshold_yields_it_holds_only_while_a_short_prompt_waits(client: EngineClient) -> None:
+    prompts = {f"long-{n}": list(range(5_000 + 500 * n, 5_400 + 500 * n)) for n in range(2)}
+    prompts |= {f"short-{n}": list(range(7_000 + 50 * n, 7_020 + 50 * n)) for n in range(3)}
+    asked = [request(name, tokens) for name, tokens in prompts.items()]
+    told = {}
+    for yields in (False, True):
+        client.reschedule(threshold=64, budget=512, yields=yields)
+        client.reset_prefix_cache()
+        told[yields], messages = answers(client, asked)
+        # The threshold itself is as it was: two of 64 tokens and the three short prompts share the first step.
+        assert [step.prompt_tokens for step in _told(messages)[0]][0] == 2 * 64 + 3 * 20
+    assert {told[False][f"long-{n}"].prefill_steps for n in range(2)} == {7}
+    # Nobody waits any more: what is left of the one, and of the other what a step of 512 tokens has room for.
+    assert [told[True][f"long-{n}"].prefill_steps for n in range(2)] == [2, 3]
+    assert {told[True][f"short-{n}"].prefill_steps for n in range(3)} == {1}
+    assert {name: each.token_ids for name, each in told[True].items()} == {
+        name: each.token_ids for name, each in told[False].items()
+    }
+    client.reschedule(threshold=64, budget=512)
+
+
 def test_what_the_prefix_cache_knew_was_not_computed_again(client: EngineClient) -> None:
     asked = [request("once", list(range(3_000, 3_200)), max_tokens=2)]
     answers(client, asked)

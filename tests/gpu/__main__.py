@@ -1,11 +1,13 @@
 """What assay says of GPUs, measured on this machine's card.
 
     python -m tests.gpu [--cases graphs,speculation,parallel,flow,mixed2,grid,best,memory] [--out DIR] [--passes 4]
-        [--minutes M] [--builds N] [--earlier FILE] [--gguf FILE]
+        [--minutes M] [--builds N] [--earlier FILE] [--gguf FILE] [--shard 0/4]
 
 Each row is kept in DIR/results.jsonl as it is measured; a run that was cut short goes on where it stopped. Controls
 and candidates stand on the card at the same time and are asked in turn. What fails is told, kept in DIR/failed.txt, and
-does not keep the rest from running. `python -m tests.gpu.tables DIR` writes the tables of docs/benchmarks.md."""
+does not keep the rest from running. On a host with several cards, one process for each (CUDA_VISIBLE_DEVICES, a DIR of
+its own, `--shard 0/4` to `3/4`) share a case's engines. `python -m tests.gpu.tables DIR` writes the tables of
+docs/benchmarks.md."""
 
 import argparse
 import functools
@@ -29,11 +31,15 @@ def main() -> None:
     parser.add_argument("--earlier", type=Path, nargs="*", default=[], help="results of other visits, which count too")
     parser.add_argument("--home", type=Path, help="ASSAY_HOME of the case `flow`; without it DIR/flow/home")
     parser.add_argument("--builds", type=int, help="engines of the grid to build at most in this visit")
+    parser.add_argument("--shard", default="0/1", help="I/N: only every Nth engine of a case, from the Ith on")
     parser.add_argument("--gguf", type=Path, help="SmolLM2's GGUF file, where its package is not installed")
     parser.add_argument("--cache", type=Path, default=ROOT / "warehouse" / "data" / "cache")
     parser.add_argument("--small", action="store_true", help="the small model for both: tries the script, no figures")
     given = parser.parse_args()
     wanted = given.cases.split(",")
+    part, _, parts = given.shard.partition("/")
+    if not (part.isdigit() and parts.isdigit() and int(part) < int(parts)):
+        sys.exit(f"--shard {given.shard}: as 0/4, 1/4, 2/4 and 3/4")
     if unknown := sorted(set(wanted) - set(cases.CASES)):
         sys.exit(f"no case {', '.join(unknown)}; there are {', '.join(cases.CASES)}")
     device = read_device_facts()
@@ -48,6 +54,7 @@ def main() -> None:
         home=given.home or given.out / "flow" / "home",
         passes=given.passes,
         small_only=given.small,
+        shard=(int(part), int(parts)),
         until=None if given.minutes is None else began + given.minutes * 60,
     )
     for name in wanted:

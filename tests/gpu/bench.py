@@ -32,6 +32,8 @@ class Bench:
     small_only: bool = False
     """Everything on the small model and small loads: whether the script works, not how fast a card is."""
     until: float | None = None
+    shard: tuple[int, int] = (0, 1)
+    """Which part of a case's engines is built here, of how many: on a host with several cards, each takes its own."""
     failed: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     """What failed, and what was left for another visit, in words."""
@@ -48,6 +50,11 @@ class Bench:
 
     def kv_gib(self, gib: float) -> float:
         return 0.25 if self.small_only else gib
+
+    def mine(self, number: int) -> bool:
+        """Whether the case's engine, or pair of engines, of this number is of this part."""
+        part, parts = self.shard
+        return number % parts == part
 
     @contextlib.contextmanager
     def attempt(self, what: str) -> Iterator[None]:
@@ -77,12 +84,13 @@ def sized_engine(*, kv_gib: float, **options: Any) -> VllmEngine:
     return VllmEngine(memory=Memory(gpu_share=0.3, kv_cache_bytes=int(kv_gib * GIB)), **options)
 
 
-def schedule(planned: EnginePlan) -> dict[str, int]:
+def schedule(planned: EnginePlan) -> dict[str, Any]:
     """What the plan says of splitting prompts: it is part of a row's key, so that another plan's rows do not count."""
-    return {
+    found: dict[str, Any] = {
         "threshold": int(planned.value("long_prefill_token_threshold")),
         "budget": int(planned.value("max_num_batched_tokens")),
     }
+    return found | ({"yields": True} if planned.value("prefill_yields") else {})
 
 
 def built(record: Record, case: str, model: str, engines: dict[str, Standing]) -> None:
@@ -142,6 +150,6 @@ def measure(
             bench.record.add(**key, **ask(engines[name], load, seed=key["pass_"], vocabulary=vocabulary))
 
 
-def reschedule(standing: Standing, *, threshold: int, budget: int) -> None:
-    """Another threshold and budget, from the next step on."""
-    standing.client.reschedule(threshold=threshold, budget=budget)
+def reschedule(standing: Standing, *, threshold: int, budget: int, yields: bool = False) -> None:
+    """Another threshold, which may yield, and budget, from the next step on."""
+    standing.client.reschedule(threshold=threshold, budget=budget, yields=yields)

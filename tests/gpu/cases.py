@@ -24,6 +24,7 @@ MIXES = (
     mix("6 x 14,000 and 64 x 50", long=(6, 14_000), short=(64, 50)),
     mix("2 x 32,000 and 48 x 200", long=(2, 32_000), short=(48, 200)),
     mix("16 x 7,000 and 64 x 50", long=(16, 7_000), short=(64, 50)),
+    mix("2 x 32,000 and 48 x 50", long=(2, 32_000), short=(48, 50)),
 )
 GRID_LOADS = (chat(256), MIXES[2], documents(8))
 # vLLM's own sizes for at most 256 sequences, which is its default on such a card below 1,024 (grid of 8).
@@ -33,7 +34,9 @@ VLLM_SIZES = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 def graphs(bench: Bench) -> None:
     """CUDA graphs as planned against eager, at batch 1, 8 and 64."""
     loads = bench.loads([batch(size) for size in (1, 8, 64)])
-    for model in (SMALL, LARGE):
+    for number, model in enumerate((SMALL, LARGE)):
+        if not bench.mine(number):
+            continue
         arms = [
             Arm(name="auto", engine=sized_engine(kv_gib=bench.kv_gib(3))),
             Arm(
@@ -80,7 +83,7 @@ def mixed2(bench: Bench) -> None:
     _policies(bench, "mixed2", ["auto", "off", OWN])
 
 
-def _schedules(bench: Bench, load: Load, *, device: DeviceFacts) -> dict[str, dict[str, int]]:
+def _schedules(bench: Bench, load: Load, *, device: DeviceFacts) -> dict[str, dict[str, Any]]:
     """What each policy plans for this load alone."""
     arms = [
         Arm(name=name, engine=sized_engine(kv_gib=bench.kv_gib(14), prefill=prefill))
@@ -91,7 +94,7 @@ def _schedules(bench: Bench, load: Load, *, device: DeviceFacts) -> dict[str, di
 
 
 def _policies(bench: Bench, case: str, order: Sequence[str]) -> None:
-    device, todo = read_device_facts(), list[tuple[Load, dict[str, dict[str, int]], list[dict[str, Any]]]]()
+    device, todo = read_device_facts(), list[tuple[Load, dict[str, dict[str, Any]], list[dict[str, Any]]]]()
     for load in bench.loads(MIXES):
         schedules = _schedules(bench, load, device=device)
         # The controls of `mixed2` belong to the plan that they were measured beside.
@@ -115,7 +118,7 @@ def _policies(bench: Bench, case: str, order: Sequence[str]) -> None:
     with standing(arms, loads=bench.loads(MIXES), model=model, logs=bench.logs) as engines:
         built(bench.record, case, LARGE, engines)
 
-        def run(load: Load, name: str, schedules: dict[str, dict[str, int]], turn: int) -> dict[str, Any]:
+        def run(load: Load, name: str, schedules: dict[str, dict[str, Any]], turn: int) -> dict[str, Any]:
             if name != OWN:
                 reschedule(engines["planned"], **schedules[name])
             return ask(engines[OWN if name == OWN else "planned"], load, seed=turn, vocabulary=vocabulary)
@@ -171,7 +174,9 @@ def grid(bench: Bench, *, builds: int | None = None) -> None:
     """Graph mode x capture sizes x token budget, an engine each, under four thresholds."""
     loads = bench.loads(GRID_LOADS)
     done = 0
-    for cell in _cells():
+    for number, cell in enumerate(_cells()):
+        if not bench.mine(number):
+            continue
         last = replace(cell, threshold=THRESHOLDS[-1])
         if bench.record.has(case="grid", arm=last.name, load=loads[-1].name, pass_=bench.passes - 1):
             continue
@@ -201,7 +206,9 @@ def best(bench: Bench) -> None:
 
     A row counts only with today's plan, and beside the cell that is the best one today."""
     device = read_device_facts()
-    for load in bench.loads(GRID_LOADS):
+    for number, load in enumerate(bench.loads(GRID_LOADS)):
+        if not bench.mine(number):
+            continue
         rows = [row for row in bench.record.own if row["case"] == "grid" and row["load"] == load.name]
         if not rows:
             print(f"-- best, {load.name} is skipped: the grid has no row of it")
@@ -244,7 +251,9 @@ def _winner(rows: Sequence[dict[str, Any]], figure: str) -> Cell:
 def memory(bench: Bench) -> None:
     """Activations and KV capacity, with and without a threshold, by the token budget: what vLLM finds when it measures
     itself, and the real peak while long prompts are read."""
-    for budget, tokens in itertools.product((2_048, 16_384), (8_000, 32_000)):
+    for number, (budget, tokens) in enumerate(itertools.product((2_048, 16_384), (8_000, 32_000))):
+        if not bench.mine(number):
+            continue
         load = bench.loads([Load(name=f"4 x {tokens:,}", shape=((tokens, 8),) * 4)])[0]
         for threshold in (0, 1_024):
             name = f"budget {budget:,}, threshold {threshold:,}"

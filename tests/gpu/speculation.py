@@ -45,7 +45,9 @@ def _arms(bench: Bench, dtype: str) -> list[Arm]:
 def speculation(bench: Bench) -> None:
     """Plain beside ngram, in bfloat16 and then in float32, at 64, 8 and 1 requests at once."""
     loads = _loads(bench)
-    for dtype in DTYPES:
+    for number, dtype in enumerate(DTYPES):
+        if not bench.mine(number):
+            continue
         arms = _arms(bench, dtype)
         if all(
             bench.record.has(case=CASE, arm=arm.name, load=load.name, pass_=turn)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tasks.cells.spread import geometric
 from tests.gpu.record import read_rows
 from tests.gpu.tables_more import flow, parallel, speculation
 from tests.gpu.tables_parts import (
@@ -60,12 +61,13 @@ def mixed(rows: Sequence[Row]) -> str:
             own = [row for row in rows if row["load"] == load and row["arm"] == arm]
             schedule = {(row.get("threshold"), row.get("budget")) for row in own}
             threshold, budget = next(iter(schedule)) if len(schedule) == 1 else (None, None)
+            yields = ", yields" if any(row.get("yields") for row in own) else ""
             p99, total = (median(rows, figure, load=load, arm=arm) for figure in ("short_ttft_p99_s", "total_s"))
             lines.append(
                 (
                     load,
                     arm,
-                    "" if threshold is None else f"{threshold:,}",
+                    "" if threshold is None else f"{threshold:,}{yields}",
                     "" if budget is None else f"{budget:,}",
                     shown(median(rows, "short_ttft_p50_s", load=load, arm=arm)),
                     shown(p99),
@@ -92,7 +94,8 @@ def grid(rows: Sequence[Row]) -> str:
 
 
 def best(rows: Sequence[Row]) -> str:
-    """What `auto` plans beside the best cell of the grid, measured afresh."""
+    """What `auto` plans beside the best cell of the grid, measured afresh: the passes' geometric mean ratio, with
+    its 95 % t interval."""
     rows = of_the_newest_plan(rows)
     lines = []
     for load in values(rows, "load"):
@@ -102,9 +105,24 @@ def best(rows: Sequence[Row]) -> str:
             other = median(rows, figure, load=load, arm=arm)
             joules = [shown(j_per_token(rows, load=load, arm=each)) for each in (arm, "auto")]
             name = arm.removeprefix("best: ")
-            lines.append((load, figure, name, shown(other), shown(auto), ratio(auto, other), *joules))
-    head = ("load", "figure", "best cell", "best", "auto", "auto / best")
+            told = _interval(rows, figure, load=load, arm=arm)
+            lines.append((load, figure, name, shown(other), shown(auto), *told, *joules))
+    head = ("load", "figure", "best cell", "best", "auto", "passes", "auto / best")
     return without_empty((*head, "best, J a token", "auto, J a token"), lines)
+
+
+def _interval(rows: Sequence[Row], figure: str, *, load: str, arm: str) -> tuple[str, str]:
+    """Passes that both have, and their ratio with its interval."""
+    by_pass = [
+        {row["pass_"]: row[figure] for row in rows if row["load"] == load and row["arm"] == name}
+        for name in ("auto", arm)
+    ]
+    both = sorted(by_pass[0].keys() & by_pass[1].keys())
+    if not both:
+        return "0", ""
+    found = geometric([by_pass[0][each] / by_pass[1][each] for each in both])
+    ends = "" if found.lo is None or found.hi is None else f" [{found.lo:.3f}, {found.hi:.3f}]"
+    return str(len(both)), f"{found.value:.3f}{ends}"
 
 
 def memory(rows: Sequence[Row]) -> str:

@@ -54,14 +54,15 @@ def without_empty(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def of_the_newest_plan(rows: Sequence[Row]) -> list[Row]:
     """Without what was measured under an earlier plan: of an arm that is planned (and, where they say beside which
-    plan or cell they were measured, of its controls) only the rows that have the newest one's threshold and budget."""
+    plan or cell they were measured, of its controls) only the rows that have the newest one's schedule."""
     newest: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def which(row: Row) -> tuple[Any, ...]:
         return row["load"], row.get("model"), None if "auto_threshold" in row else row["arm"]
 
     def planned(row: Row) -> tuple[Any, ...]:
-        names = ("auto_threshold", "auto_budget", "beside") if "auto_threshold" in row else ("threshold", "budget")
+        of_the_plan = ("threshold", "budget", "yields")
+        names = (*(f"auto_{name}" for name in of_the_plan), "beside") if "auto_threshold" in row else of_the_plan
         return tuple(row.get(name) for name in names)
 
     for row in rows:

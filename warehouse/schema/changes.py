@@ -54,6 +54,7 @@ CHANGES: tuple[Change, ...] = (
             "engines.predicted",
             "engines.activation_bytes",
             "engines.built_by",
+            "engines.prefill_yields",
             "steps.stands_for",
             *(f"samples.{column}" for column in ("windows", "window_tokens")),
             *(f"scores.{column}" for column in ("base_metric", "numerator", "denominator")),

@@ -40,6 +40,7 @@ SELECT
     e.prefill_policy AS policy,
     e.long_prefill_token_threshold AS threshold,
     e.max_num_batched_tokens AS budget,
+    e.prefill_yields AS yields,
     g.prompts,
     g.n,
     g.tokens_mean,

@@ -13,6 +13,7 @@ from tasks.engine.worker.lora import load_adapters
 from tasks.engine.worker.phases import PhaseClock
 from tasks.engine.worker.step_log import StepLog
 from tasks.engine.worker.trace import Trace
+from tasks.engine.worker.yielding import Yielding
 
 PROGRESS_EVERY_S = 0.4
 
@@ -26,6 +27,7 @@ class EngineLoop:
         self._engine: Any = None
         self._log = StepLog()
         self._trace = Trace()
+        self._yielding = Yielding()
         self._adapters: dict[str, Any] = {}
         self._in_flight: dict[str, requests.InFlight] = {}
         self._finished: list[protocol.WireResult] = []
@@ -99,11 +101,13 @@ class EngineLoop:
         self._engine = LLMEngine.from_engine_args(arguments)
         self._adapters = load_adapters(self._engine, message.options.get("adapters") or [])
         self._clock.add("build_s", time.monotonic() - started)
+        yields = self._yielding.watch(self._engine, on=bool(message.options.get("prefill_yields")))
         self._first_token()
         self._log.watch(self._engine)
         config = self._engine.vllm_config
         resolved = vllm_options.resolved_settings(config, options=message.options, arguments=arguments)
         resolved["core"] = "inprocess" if inprocess else "multiprocess"
+        resolved["prefill_yields"] = yields
         resolved["device"] = device
         resolved["cores"] = sorted(os.sched_getaffinity(0))
         compile_s = getattr(config.compilation_config, "compilation_time", None)
@@ -135,6 +139,7 @@ class EngineLoop:
         else:
             scheduler.scheduler_config.long_prefill_token_threshold = message.long_prefill_token_threshold
             scheduler.max_num_scheduled_tokens = message.max_num_batched_tokens
+            self._yielding.on = message.prefill_yields
             self._send(protocol.Done(command="reschedule"))
             return
         self._send(protocol.Refused(command="reschedule", reason=reason))
@@ -165,7 +170,8 @@ class EngineLoop:
 
     def _add(self, request: protocol.WireRequest, *, read_cache: bool = True) -> str:
         """Gives the name that vLLM has for the request among its steps."""
-        parameters = requests.sampling_parameters(request, read_cache=read_cache)
+        structured = self._engine.vllm_config.structured_outputs_config
+        parameters = requests.sampling_parameters(request, read_cache=read_cache, structured=structured)
         prompt = {"prompt_token_ids": request.prompt_token_ids}
         adapter = None if request.adapter is None else self._adapters[request.adapter]
         name = self._engine.add_request(request.request_id, prompt, parameters, lora_request=adapter)

@@ -49,8 +49,9 @@ def test_the_values_of_each_known_key(planning: Any) -> None:
     assert instead(planning, "engine.cudagraph", gpu=True) == ["none"]
     assert instead(planning, "engine.compile") == ["full"]
     assert instead(planning, "engine.compile", gpu=True) == ["none"]
-    assert instead(planning, "engine.prefill.policy") == ["off", "auto"]
-    assert instead(planning, "engine.prefill.policy", prefill={"policy": "auto"}) == ["off", "rule"]
+    assert instead(planning, "engine.prefill.policy") == ["off", "rule"]
+    assert instead(planning, "engine.prefill.policy", prefill={"policy": "rule"}) == ["off", "auto"]
+    assert instead(planning, "engine.prefill.yields", prefill={"policy": "rule"}) == [True]
     assert instead(planning, "engine.speculative") == [{"method": "ngram"}]
     assert instead(planning, "engine.speculative", speculative={"method": "ngram"}) == [{"method": "none"}]
     assert instead(planning, "engine.prefix_caching") == [False]
@@ -107,7 +108,7 @@ def test_without_keys_the_usual_ones_that_there_are_here(planning: Any) -> None:
     assert found == [
         {"engine.compile": "full"},
         {"engine.prefill.policy": "off"},
-        {"engine.prefill.policy": "auto"},
+        {"engine.prefill.policy": "rule"},
         {"engine.prefix_caching": False},
         {"engine.choose": "vllm"},
     ]  # there are no CUDA graphs on a CPU

@@ -130,7 +130,7 @@ def test_the_short_form_of_cudagraph_keeps_the_sizes_below_it(project: Path) -> 
 
 def test_without_an_engine_it_is_the_packaged_one() -> None:
     assert valid("minimal.yaml").engine == valid("hub-model.yaml").engine
-    assert valid("minimal.yaml").engine.prefill.policy == "rule"
+    assert valid("minimal.yaml").engine.prefill.policy == "auto"
 
 
 def test_off_and_on_are_words() -> None:

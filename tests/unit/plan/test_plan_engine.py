@@ -40,6 +40,7 @@ ALWAYS = {
     "max_num_batched_tokens",
     "long_prefill_token_threshold",
     "prefill_policy",
+    "prefill_yields",
     "enable_prefix_caching",
     "cudagraph_mode",
     "cudagraph_capture_sizes",
@@ -83,7 +84,7 @@ def test_the_values_of_a_small_run_on_two_cores():
     assert values["max_model_len"] == 3_072
     assert values["max_num_seqs"] == 101
     assert values["max_num_batched_tokens"] == 4_096
-    assert values["long_prefill_token_threshold"] == 2_048
+    assert values["long_prefill_token_threshold"] == 0  # the long one comes last
     assert values["dtype"] == "bfloat16"
     assert values["core"] == "inprocess"
     assert values["cores"] == [0, 1]
@@ -97,7 +98,7 @@ def test_what_the_user_wrote_is_marked_as_the_users():
         max_model_len=4_096,
         max_num_seqs=8,
         max_num_batched_tokens=512,
-        prefill={"policy": "fixed", "threshold": 128},
+        prefill={"policy": "fixed", "threshold": 128, "yields": False},
         prefix_caching=False,
         core="multiprocess",
         grammar={"backend": "guidance", "whitespace": True},

@@ -1,6 +1,7 @@
 """Engine options that few runs have: what the plan makes of each, and what it refuses on which device."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 from planning import a_cpu, a_gpu, a_model
@@ -9,6 +10,8 @@ from schemas.adapter import AdapterFacts
 from schemas.engine import VllmEngine
 from schemas.errors import ConfigError
 from schemas.plan import EnginePlan, PlannedLoad
+from schemas.sample import Request
+from tasks.plan.adapters import check_likelihoods
 from tasks.plan.batch import kv_bytes_per_token
 from tasks.plan.context import as_overridden
 from tasks.plan.engine import plan_engine
@@ -162,6 +165,20 @@ def test_adapters_get_room_for_their_largest_rank() -> None:
     many = OnDisk(adapters=tuple(adapter(f"a{n}") for n in range(20)))
     assert plan(on_disk=many, device=a_gpu()).value("max_loras") == 16
     assert plan(on_disk=many).value("max_loras") == 21
+
+
+def test_log_likelihoods_are_refused_beside_an_adapter_of_the_output_layer() -> None:
+    def asked(kind: Literal["generate", "loglikelihood"]) -> Request:
+        return Request(
+            request_id="r", dataset="quiz", sample_id="s", arm="free", kind=kind, prompt_token_ids=[1], max_tokens=1,
+            stop=[],
+        )  # fmt: skip
+
+    head = replace(adapter("head"), modules=["lm_head", "q_proj"])
+    check_likelihoods([adapter(), head], requests=[asked("generate")])
+    check_likelihoods([adapter()], requests=[asked("loglikelihood")])
+    with pytest.raises(ConfigError, match=r"`quiz` needs log-likelihoods.*changes lm_head \(head\)"):
+        check_likelihoods([adapter(), head], requests=[asked("loglikelihood")])
 
 
 def test_a_scaled_rope_raises_the_models_limit() -> None:

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from planning import a_cpu, a_model
 
 from schemas.engine import Prefill
+from schemas.errors import ConfigError
 from schemas.plan import PlannedOption
 from tasks.plan.prefill import percentile_floor, plan_prefill, prefill_rule
+from tasks.plan.yields import plan_yields, with_yields
 
 
 def a_budget(value, *, source="plan"):
@@ -18,10 +20,11 @@ def a_budget(value, *, source="plan"):
     )
 
 
-def options(prompts, *, policy="rule", threshold=None, max_model_len=100_000, token_budget=100_000):
+def options(prompts, *, max_model_len=100_000, token_budget=100_000, core="inprocess", **prefill):
+    prefill.setdefault("policy", "rule")
     planned = plan_prefill(
         prompt_tokens=prompts,
-        prefill=Prefill(policy=policy, threshold=threshold),
+        prefill=with_yields(Prefill(**prefill), core=core),
         budget=a_budget(token_budget),
         max_model_len=max_model_len,
         max_num_seqs=min(256, len(prompts)),
@@ -29,7 +32,8 @@ def options(prompts, *, policy="rule", threshold=None, max_model_len=100_000, to
         model=a_model(),
         device=a_cpu(),
     )
-    assert planned[0] == a_budget(token_budget) or policy == "auto"
+    planned.append(plan_yields(prefill=Prefill(**prefill), threshold=planned[1].value, core=core))
+    assert planned[0] == a_budget(token_budget) or prefill["policy"] == "auto"
     return {option.option: option for option in planned}
 
 
@@ -163,7 +167,30 @@ def test_the_rule_says_what_its_number_gains():
 
 def test_auto_is_named_and_the_rules_number_stands_beside_its_own():
     planned = options([6_000] + [50] * 20, policy="auto", token_budget=4_096)
-    assert planned["long_prefill_token_threshold"].value == 512
+    assert planned["long_prefill_token_threshold"].value == 128
     assert planned["long_prefill_token_threshold"].source == "plan"
     assert "the rule's own number 2,048" in planned["long_prefill_token_threshold"].evidence
-    assert (planned["prefill_policy"].value, planned["prefill_policy"].source) == ("auto", "user")
+    assert (planned["prefill_policy"].value, planned["prefill_policy"].source) == ("auto", "default")
+
+
+def test_only_autos_threshold_yields_by_itself_and_only_within_reach_of_the_scheduler():
+    mix = [6_000] + [50] * 20
+    yields = options(mix, policy="auto", token_budget=4_096)["prefill_yields"]
+    assert (yields.value, yields.source) == (True, "plan")
+    assert "in which a short prompt waits" in yields.reason
+    apart = options(mix, policy="auto", token_budget=4_096, core="multiprocess")
+    assert apart["prefill_yields"].value is False
+    assert "process of its own" in apart["prefill_yields"].reason
+    assert apart["long_prefill_token_threshold"].value == 512  # it holds to the end, so it must not be too small
+    assert options(mix, token_budget=4_096)["prefill_yields"].value is False
+    assert options([50] * 20, policy="auto", token_budget=4_096)["prefill_yields"].value is False
+
+
+def test_a_user_may_have_it_yield_or_not():
+    mix = [6_000] + [50] * 20
+    fixed = options(mix, policy="fixed", threshold=256, yields=True, token_budget=4_096)["prefill_yields"]
+    assert (fixed.value, fixed.source) == (True, "user")
+    held = options(mix, policy="auto", yields=False, token_budget=4_096)
+    assert (held["prefill_yields"].value, held["long_prefill_token_threshold"].value) == (False, 512)
+    with pytest.raises(ConfigError, match=r"engine\.prefill\.yields.*process of its own"):
+        options(mix, policy="fixed", threshold=256, yields=True, token_budget=4_096, core="multiprocess")

@@ -82,6 +82,28 @@ def test_a_budget_of_the_users_that_leaves_no_room_turns_it_off_and_says_what_wo
     assert "no room" not in auto([14_000] * 6 + [50] * 64, budget=2_133, budget_is_users=True).reason
 
 
+# ---- where the threshold yields: it holds only while short prompts wait
+
+
+def test_pieces_that_yield_are_the_smallest_ones_and_cost_a_step():
+    for prompts, gain in (
+        ([14_000] * 6 + [50] * 64, 15),
+        ([7_000] * 16 + [50] * 64, 13),
+        ([32_000] * 2 + [50] * 48, 20),
+    ):
+        found = auto(prompts, yields=True)
+        assert found.threshold == 256
+        assert found.gain > gain
+        assert found.loss < 0.01
+        assert "in which no short one waits" in found.reason
+
+
+def test_requests_that_come_later_may_keep_others_waiting_to_the_end():
+    mix = ([14_000] * 6 + [50] * 64) * 4
+    held, yielding = (auto(mix, max_num_seqs=70, yields=yields) for yields in (False, True))
+    assert (yielding.threshold, yielding.loss) == (held.threshold, held.loss)
+
+
 # ---- two AVX-512 cores, 135M: one prompt of 6,000 tokens with eight of 50
 
 

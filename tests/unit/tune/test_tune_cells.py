@@ -81,9 +81,9 @@ def test_references_have_their_place_in_the_space() -> None:
     own = values_of(keys, engine=engine({}), plan=plan({}, FULL, a_cpu()), reference="plan")
     assert own == {
         SEQS: 256,
-        BUDGET: 4096,
+        BUDGET: plan({}, FULL, a_cpu()).value("max_num_batched_tokens"),
         THRESHOLD: plan({}, FULL, a_cpu()).value("long_prefill_token_threshold"),
-        POLICY: "rule",
+        POLICY: "auto",
         "engine.prefix_caching": True,
         "engine.cudagraph.mode": "none",
         "engine.compile": "none",
