@@ -106,6 +106,7 @@ def ablate(
         config=asked.model_dump(mode="json") | {"experiments": experiments(planned)},
         tags={},
         prefect_flow_run_id=str(this_flow_run().id),
+        experiment=planned[0].experiment.name,
     )
     work = Work(
         record=record,

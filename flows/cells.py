@@ -22,6 +22,7 @@ from tasks.cells.expand import override
 from tasks.cells.group import Turn
 from tasks.cells.record import CellsRecord
 from tasks.engine.keeper import OutOfTime
+from tasks.record import mlflow_run
 from warehouse.parquet import read_rows
 
 _INTERRUPTS = (KeyboardInterrupt, Terminated, TerminationSignal)
@@ -117,7 +118,8 @@ def cell_runner(
 
 @contextlib.contextmanager
 def recorded(record: CellsRecord, warnings: list[str]) -> Iterator[None]:
-    """The row of the whole: running, and in the end how it ended. Raises ConfigError if another session of it runs."""
+    """The row of the whole: running, and in the end how it ended, in the warehouse and in MLflow, which being down is a
+    warning. Raises ConfigError if another session of it runs."""
     lock = FileLock(record.folder / "lock")
     try:
         lock.acquire(timeout=5)
@@ -129,6 +131,8 @@ def recorded(record: CellsRecord, warnings: list[str]) -> Iterator[None]:
     reason: str | None = None
     try:
         record.begin()
+        with _tracking_may_fail(warnings):
+            record.tracked(mlflow_run.start_run(record.home, record.run_id))
         yield
         status = "finished"
     except _INTERRUPTS:
@@ -140,8 +144,18 @@ def recorded(record: CellsRecord, warnings: list[str]) -> Iterator[None]:
     finally:
         try:
             record.end(status=status, error=reason, warnings=warnings)
+            with _tracking_may_fail(warnings):
+                mlflow_run.end_run(record.home, record.run_id, interrupted=status == "cancelled")
         finally:
             lock.release()
+
+
+@contextlib.contextmanager
+def _tracking_may_fail(warnings: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except mlflow_run.TrackingError as error:
+        warnings.append(str(error))
 
 
 def _how(error: Exception) -> tuple[CellState, str]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows import cli_compare, cli_noise, cli_score, cli_servers, cli_sweep, cli_tune, cli_warehouse
+from flows import cli_compare, cli_grammar, cli_noise, cli_score, cli_servers, cli_sweep, cli_tune, cli_warehouse
 from flows.commands.options import Json, RunId
 from schemas.errors import AssayError
 
@@ -181,6 +181,7 @@ app.add_typer(cli_noise.app)
 app.add_typer(cli_sweep.app)
 app.add_typer(cli_tune.app)
 app.add_typer(cli_score.app)
+app.add_typer(cli_grammar.app)
 app.add_typer(cli_warehouse.app)
 app.add_typer(cli_servers.app)
 

@@ -128,7 +128,8 @@ def prune(
     """Say which runs would go and why the others stay; with --yes, delete them: tables, report, log.
 
     Never a baseline (the tag `baseline`, or what a run that stays was compared with), a running run, or one that MLflow
-    has not got yet. MLflow's and Prefect's own records stay. --status and --tag narrow what is spoken of.
+    has not got yet. MLflow's and Prefect's own records stay. --status and --tag narrow what is spoken of. A sweep, an
+    ablation or a tuning goes with all of its runs, as do the runs of a noise band: its own status, tags and end count.
 
     Examples: `assay prune --older-than 90d`, `assay prune --max-size 50GB --keep-tag release --yes`,
     `assay prune --status failed --status crashed --yes`

@@ -128,7 +128,10 @@ class RunConsole:
         for warning in warnings:
             self.warn(warning)
         quality = [row for row in summary.headline if ".form." not in str(row["metric"])]
-        self._console.print(_quality_table(quality, summary.verdicts))
+        one_pair = len(_pairs(summary.verdicts)) == 1
+        self._console.print(_quality_table(quality, summary.verdicts if one_pair else []))
+        if summary.verdicts and not one_pair:
+            self._console.print(_differences_table(summary.verdicts))
         form = [row for row in summary.headline if str(row["metric"]).endswith(FORM_SHOWN)]
         if form:
             self._console.print(_form_table(form))
@@ -149,7 +152,7 @@ def _quality_table(rows: Sequence[dict[str, Any]], verdicts: Sequence[dict[str, 
         table.add_column(arm, justify="right", no_wrap=True)
     compared = {row["metric"]: row for row in verdicts}
     if compared:
-        table.add_column("guided − free", justify="right", no_wrap=True)
+        table.add_column(_difference(verdicts[0]), justify="right", no_wrap=True)
         table.add_column("verdict", no_wrap=True)
     for name in dict.fromkeys(str(row["metric"]) for row in rows):
         cells = {str(row["arm"]): row for row in rows if row["metric"] == name}
@@ -157,6 +160,27 @@ def _quality_table(rows: Sequence[dict[str, Any]], verdicts: Sequence[dict[str, 
         verdict = [] if not compared else [_signed(effect), "" if effect is None else str(effect["verdict"])]
         table.add_row(name, *(_interval(cells.get(arm)) for arm in arms), *verdict)
     return table
+
+
+def _differences_table(verdicts: Sequence[dict[str, Any]]) -> Table:
+    """Where several pairs of arms were compared: a line a pair and metric."""
+    table = Table(title="arms compared", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    for head in ("metric", "arms"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("difference", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for metric in dict.fromkeys(str(row["metric"]) for row in verdicts):
+        for row in (row for row in verdicts if row["metric"] == metric):
+            table.add_row(metric, _difference(row), _signed(row), str(row["verdict"]))
+    return table
+
+
+def _pairs(verdicts: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(_difference(row) for row in verdicts))
+
+
+def _difference(verdict: dict[str, Any]) -> str:
+    return f"{verdict['candidate_arm']} − {verdict['baseline_arm']}"
 
 
 def _form_table(rows: Sequence[dict[str, Any]]) -> Table:

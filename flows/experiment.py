@@ -345,7 +345,7 @@ def _whatever_happens(session: Session, warnings: list[str]) -> Iterator[None]:
         except Exception as second:  # noqa: BLE001 - the first error is the one to report; this one goes with it
             error.add_note(f"how the run ended could not be written either: {second}")
         with contextlib.suppress(mlflow_run.TrackingError):
-            mlflow_run.close_run(session.run)
+            mlflow_run.close_run(session.run.home, session.run.run_id)
         announce(session.run, status=status, error=reason, mlflow_run_id=mlflow_run_id)
         if not cancelled:  # a run that is being stopped has seconds; its page says that it was cancelled
             with pages.pages_may_fail(warnings):

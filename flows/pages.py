@@ -143,17 +143,17 @@ def _summary(run: RunContext, result: RunResult) -> str:
 
 
 def _result_table(scored: ScoredSummary) -> list[dict[str, object]]:
-    verdicts = {row["metric"]: row for row in scored.verdicts}
+    several = len({(row["candidate_arm"], row["baseline_arm"]) for row in scored.verdicts}) > 1
     rows: dict[str, dict[str, object]] = {}
     for row in scored.headline:
         name = str(row["metric"])
         line = rows.setdefault(name, {"metric": name})
         line[str(row["arm"] or "all")] = _interval(row["value"], row["lo"], row["hi"])
-    for name, line in rows.items():
-        if name in verdicts:
-            verdict = verdicts[name]
-            line["guided − free"] = _interval(verdict["effect"], verdict["lo"], verdict["hi"], sign="+")
-            line["verdict"] = str(verdict["verdict"])
+    for verdict in scored.verdicts:
+        line = rows[str(verdict["metric"])]
+        pair = f"{verdict['candidate_arm']} − {verdict['baseline_arm']}"
+        line[pair] = _interval(verdict["effect"], verdict["lo"], verdict["hi"], sign="+")
+        line[f"{pair}: verdict" if several else "verdict"] = str(verdict["verdict"])
     columns = list(dict.fromkeys(key for line in rows.values() for key in line))
     return [{column: line.get(column, "") for column in columns} for line in rows.values()]
 

@@ -77,6 +77,7 @@ def sweep(
         config=_config(asked, planned),
         tags=asked.file.tags,
         prefect_flow_run_id=str(this_flow_run().id),
+        experiment=planned[0].experiment.name,
     )
     work = Work(
         record=record,

@@ -89,6 +89,7 @@ def tune(
         config=_config(asked, start),
         tags=asked.file.tags,
         prefect_flow_run_id=str(this_flow_run().id),
+        experiment=start.name,
     )
     tuner.known(record)
     with recorded(record, warnings):

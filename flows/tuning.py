@@ -27,11 +27,13 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {"plan": {}, "vllm": {"engine.choos
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a search starts from. samples: of the largest dataset in a trial; experiment: the hash of the experiment."""
+    """What a search starts from. samples: of the largest dataset in a trial; experiment: the hash of the experiment;
+    name: what it is called."""
 
     references: list[Reference]
     samples: int
     experiment: str
+    name: str
 
 
 class Tuner:
@@ -68,7 +70,7 @@ class Tuner:
         most = max(self._planner(None).samples(own).values())
         limit = self._tune.limit
         samples = most if limit is None else min(limit, most)
-        return Start(references=references, samples=samples, experiment=config_hash(own))
+        return Start(references=references, samples=samples, experiment=config_hash(own), name=own.name)
 
     def use(self, record: CellsRecord, runner: CellRunner) -> None:
         """Who records, and who runs. What an earlier session ran is known then."""

@@ -1,4 +1,4 @@
-"""A LoRA adapter: small weights over a model's own, chosen per dataset."""
+"""A LoRA adapter: small weights over a model's own, chosen per arm or dataset."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,14 +9,14 @@ from schemas.base import Config
 
 ADAPTER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 BASE = "none"
-"""What a dataset's `adapter` says where the model itself is to answer."""
+"""What the `adapter` of a dataset or an arm says where the model itself is to answer."""
 
 
 class Adapter(Config):
     """One adapter that the engine loads beside the model."""
 
     name: Annotated[str, Field(pattern=ADAPTER_NAME)]
-    """What a dataset's `adapter` calls it."""
+    """What the `adapter` of an arm or a dataset calls it."""
     path: str
     """Its folder, from the YAML file's own folder: adapter_config.json and adapter_model.safetensors, as PEFT saves
     them."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from schemas.arm import Arm, NamedArm, arm_kind, arm_name
 from schemas.base import Config
 from schemas.dataset import Dataset, NamedDataset
 from schemas.engine import Sampling, VllmEngine
@@ -17,7 +18,6 @@ from schemas.gate import Gate, Known, gate_faults
 from schemas.model import Model
 from schemas.source import DatasetSource
 
-Arm = Literal["free", "guided"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 _GROUP_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 """Without a dot, so that `<group>.<metric>` comes apart in one way."""
@@ -39,7 +39,8 @@ class DatasetUse(Config):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """The most tokens an answer may have, in place of the dataset's own number."""
     adapter: str | None = None
-    """The LoRA adapter that answers, in place of the dataset's own; `none`: the model itself."""
+    """The LoRA adapter that answers, in place of the dataset's own; `none`: the model itself. An arm's own goes before
+    it."""
 
 
 class Group(Config):
@@ -71,7 +72,8 @@ class ExperimentFile(Config):
     datasets: Annotated[list[str | DatasetUse], Field(min_length=1)]
     """Names in configs/datasets or configs/suites, or paths of YAML files, each once."""
     arms: Annotated[list[Arm], Field(min_length=1)] = Field(default=["free"])
-    """`free`: the samples as they are; `guided`: the same samples with each dataset's grammar."""
+    """`free`: the samples as they are; `guided`: the same samples with each dataset's grammar;
+    `{name: tuned, like: free, adapter: legal}`: the same with a LoRA adapter, under a name of its own."""
     groups: dict[str, Group] = Field(default_factory=dict)
     """Means over several datasets, by the names they get: `mmlu: {datasets: [mmlu_*], metric: acc, weight: size}`."""
     gates: list[Gate] = Field(default_factory=list)
@@ -93,11 +95,17 @@ class ExperimentFile(Config):
     @field_validator("arms", "datasets")
     @classmethod
     def _once(cls, value: list[Any]) -> list[Any]:
-        names = [item.use if isinstance(item, DatasetUse) else item for item in value]
+        names = [_name_of(item) for item in value]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"{', '.join(twice)} stands here twice")
         return value
+
+
+def _name_of(item: str | DatasetUse | NamedArm) -> str:
+    if isinstance(item, DatasetUse):
+        return item.use
+    return item.name if isinstance(item, NamedArm) else item
 
 
 class NamedModel(Config):
@@ -137,7 +145,8 @@ def known_of(*, datasets: Sequence[NamedDataset], groups: Mapping[str, Group], a
         metrics={dataset.name: [use.name for use in dataset.config.metrics] for dataset in datasets},
         groups={name: group.metric for name, group in groups.items()},
         guided=frozenset(dataset.name for dataset in datasets if dataset.config.guide is not None),
-        arms=arms,
+        arms=[arm_name(arm) for arm in arms],
+        guided_arms=frozenset(arm_name(arm) for arm in arms if arm_kind(arm) == "guided"),
     )
 
 
@@ -181,6 +190,7 @@ __all__ = [
     "Gate",
     "Group",
     "GroupFault",
+    "NamedArm",
     "NamedDataset",
     "NamedModel",
     "gate_faults",

@@ -32,8 +32,8 @@ class Gate(Config):
 
     metric: str
     """`dataset.metric`, `group.metric`, or `dataset.form.name`; the last takes a rule against a number only."""
-    arm: Literal["free", "guided"] = "free"
-    """The arm whose metric it is."""
+    arm: str = "free"
+    """The arm whose metric it is: one of the experiment's, by its name."""
     rule: Rule
     """`not_worse`: than the run it is held against, sample by sample; `at_least`, `at_most`: against `value`."""
     margin: Annotated[float, Field(ge=0)] | None = None
@@ -148,12 +148,13 @@ def gate_exit_code(verdicts: Sequence[GateVerdict]) -> int:
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """What an experiment has that a gate can name. metrics: by dataset; groups: the metric by group; guided: the
-    datasets with a guide; arms: the experiment's."""
+    datasets with a guide; arms: the experiment's, by name; guided_arms: those that follow a grammar."""
 
     metrics: Mapping[str, Sequence[str]]
     groups: Mapping[str, str]
     guided: frozenset[str]
     arms: Sequence[str]
+    guided_arms: frozenset[str] = frozenset({"guided"})
 
     def names(self) -> list[str]:
         """Every metric that a gate can name."""
@@ -200,11 +201,11 @@ def _faults(
         hint = "use `rule: at_least` or `rule: at_most`"
         yield ("rule",), f"`{gate.metric}` has no value for each sample, so two runs cannot be paired by it", hint
     if gate.arm not in known.arms:
-        yield ("arm",), f"the experiment has no arm `{gate.arm}`", f"its arms: {', '.join(known.arms)}"
-    elif gate.arm == "guided":
+        yield ("arm",), f"the experiment has no arm `{gate.arm:.60}`", f"its arms: {', '.join(known.arms)}"
+    elif gate.arm in known.guided_arms:
         owner = next((each for each in known.metrics if gate.metric.startswith(f"{each}.")), None)
         if owner is not None and owner not in known.guided:
-            yield ("arm",), f"`{owner}` has no guide, so it has no guided arm", "gate its arm `free`"
+            yield ("arm",), f"`{owner}` has no guide, so it has no arm `{gate.arm}`", "gate its arm `free`"
     if LAST_GREEN in gate.baselines and gate.key not in pinned:
         yield (
             ("against",),

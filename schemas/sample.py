@@ -6,6 +6,8 @@ Plain dataclasses, not pydantic: there may be millions, and every one was made b
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from schemas.guide import GuideKind
+
 RequestKind = Literal["generate", "loglikelihood"]
 
 ANSWERED = ("ok", "invalid", "truncated")
@@ -14,11 +16,12 @@ ANSWERED = ("ok", "invalid", "truncated")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """One grammar, as text. `content` is a canonical JSON schema, a regex, or a JSON list of the options of a choice;
-    `grammar_id` is the first 16 hex digits of sha256 over kind and content."""
+    """One grammar, as text. `content` is a canonical JSON schema, a regex, a JSON list of the options of a choice, the
+    grammar's text (python, math, sql), or JSON: {flavour, grammar} of an ebnf, {tools, parallel, calls, tool_choice} of
+    tool_calls. `grammar_id` is the first 16 hex digits of sha256 over kind and content."""
 
     grammar_id: str
-    kind: Literal["json_schema", "json_object", "regex", "choice"]
+    kind: GuideKind
     content: str
 
 
@@ -126,6 +129,8 @@ class Request:
     check: Grammar | None = None
     """What the answer is validated against, in every arm."""
     refused: str | None = None
+    grammar_after: str | None = None
+    """The text that ends what is free before the guided part; None: the engine follows the grammar from the start."""
     reasoning_parser: str | None = None
     """What tells the reasoning from the answer; None: all of the text is the answer."""
     reasoning_begun: bool = False

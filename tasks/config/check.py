@@ -3,6 +3,7 @@
 from schemas.dataset import Dataset, MetricUse
 from schemas.errors import AssayError, ConfigError, Problem
 from schemas.model import Model
+from tasks.config.guides import after_problems
 from tasks.config.layers import Layers
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.config.yaml_file import printable
@@ -45,6 +46,7 @@ def dataset_problems(dataset: Dataset, at: Layers) -> list[Problem]:
         if dataset.target is None and use.use not in NO_TARGET:
             problems.append(at.problem(here, f"the metric `{use.use}` needs `target`, which the dataset lacks"))
     problems += parser_problems(dataset.reasoning_parser, at)
+    problems += after_problems(dataset, at)
     guide = dataset.guide
     if guide is not None and guide.kind == "choice" and guide.options is None and dataset.choices is None:
         problems.append(at.problem(("guide",), "a choice guide needs `options`, or the dataset's `choices`"))

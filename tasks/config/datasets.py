@@ -31,7 +31,7 @@ from tasks.config.suites import (
     suite_of,
 )
 from tasks.config.yaml_file import read_yaml
-from tasks.score.reasoning import chosen_parser
+from tasks.score.reasoning import AFTER, chosen_parser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,14 @@ class _Found:
     name: str
     path: Path
     dataset: Dataset
+
+
+def _parser(dataset: Dataset, otherwise: str | None) -> str | None:
+    """What tells the answer from what is before it: a guide's own marker, else the dataset's or the model's parser."""
+    after = None if dataset.guide is None else dataset.guide.after
+    if after not in (None, "reasoning"):
+        return f"{AFTER}{after}"
+    return chosen_parser(dataset.reasoning_parser, otherwise)
 
 
 class Datasets:
@@ -109,7 +117,7 @@ class Datasets:
                     "stop": dataset.stop or sampling.stop,
                 }
             ),
-            reasoning_parser=chosen_parser(dataset.reasoning_parser, parser),
+            reasoning_parser=_parser(dataset, parser),
             path=str(absolute_path(found.path)),
         )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.adapter import BASE
+from schemas.arm import Arm, NamedArm
 from schemas.dataset import NamedDataset
 from schemas.engine import VllmEngine
 from schemas.errors import ConfigError, Problem
@@ -54,10 +55,20 @@ def whole_engine(engine: VllmEngine, layers: Layers) -> VllmEngine:
     return engine.model_copy(update=changes)
 
 
-def adapter_problems(datasets: Sequence[NamedDataset], engine: VllmEngine, at: Layers) -> list[Problem]:
-    """Datasets that ask for an adapter which the engine does not have."""
+def adapter_problems(
+    datasets: Sequence[NamedDataset], arms: Sequence[Arm], engine: VllmEngine, at: Layers
+) -> list[Problem]:
+    """Datasets and arms that ask for an adapter which the engine does not have."""
     known = [adapter.name for adapter in engine.adapters]
     return [
+        at.problem(
+            ("arms", index, "adapter"),
+            f"the engine has no adapter `{arm.adapter:.60}`",
+            did_you_mean_or_list(arm.adapter, known) or "list it under `engine.adapters`",
+        )
+        for index, arm in enumerate(arms)
+        if isinstance(arm, NamedArm) and arm.adapter not in (BASE, *known)
+    ] + [
         at.problem(
             ("datasets", index),
             f"`{dataset.name}` asks for the adapter `{dataset.config.adapter}`, which the engine does not have",

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from schemas.dataset import NamedDataset
+from schemas.arm import arm_kind
 from schemas.engine import VllmEngine
 from schemas.errors import ConfigError, Problem
 from schemas.experiment import Experiment, ExperimentFile, gate_faults, group_faults, known_of
@@ -14,6 +14,7 @@ from tasks.config.disk import is_file
 from tasks.config.document import config_hash, experiment_json_schema, to_yaml
 from tasks.config.engines import adapter_problems, whole_engine
 from tasks.config.explain import shown
+from tasks.config.guides import guide_problems, with_backend
 from tasks.config.layers import Layer, Layers
 from tasks.config.locate import (
     NamedFile,
@@ -72,12 +73,13 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
     named = datasets.named(
         written.datasets, sampling=written.sampling, limit=limit, parser=model.config.reasoning_parser
     )
-    if "guided" in written.arms:
-        unguided = [each for each in named if each.reasoning_parser is not None and each.config.guide is not None]
-        problems += [_guided_reasoning(each, experiment) for each in unguided]
+    guided = any(arm_kind(arm) == "guided" for arm in written.arms)
+    engine = with_backend(engine, named if guided else [], experiment)
+    if guided:
+        problems += guide_problems(named, engine, experiment)
         if problems:
             raise ConfigError(problems)
-    if problems := adapter_problems(named, engine, experiment):
+    if problems := adapter_problems(named, written.arms, engine, experiment):
         raise ConfigError(problems)
     groups = datasets.groups | written.groups
     faults = group_faults(groups, datasets=named)
@@ -109,14 +111,6 @@ def _check_kind(file: YamlFile, path: str | Path) -> None:
         line=file.line_of(("base",)),
         suggestion=f"assay {command} {path}",
     )
-
-
-def _guided_reasoning(dataset: NamedDataset, experiment: Layers) -> Problem:
-    message = (
-        f"a guided answer obeys its grammar from its first token, so that there is no room for reasoning before it: "
-        f"`{dataset.name}` has a guide and the reasoning parser `{dataset.reasoning_parser}`"
-    )
-    return experiment.problem(("arms",), message, "`arms: [free]`, or `reasoning_parser: none` in the dataset")
 
 
 def place_in_model(path: str | Path, keypath: tuple[str, ...], *, overrides: Sequence[str] = ()) -> Place:

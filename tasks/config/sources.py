@@ -7,8 +7,9 @@ from schemas.dataset import Dataset
 from schemas.experiment import DatasetUse
 from schemas.source import DatasetSource, HubDatasetSource, JsonlSource, NeedleSource
 from tasks.config.disk import is_dir, is_file, is_pattern, names_in
+from tasks.config.guides import whole_guide
 from tasks.config.layers import Layers
-from tasks.config.locate import Place, packaged_configs, path_from, relative_to_here
+from tasks.config.locate import path_from, relative_to_here
 from tasks.config.nearest import did_you_mean
 
 KeyPath = tuple[str | int, ...]
@@ -38,7 +39,7 @@ def has_relative_path(source: DatasetSource | None) -> bool:
 
 def with_absolute_paths(dataset: Dataset, layers: Layers, *, data: Path | None = None) -> Dataset:
     """The dataset with its paths made whole. data: the folder that its rows' paths start from, in place of the YAML
-    file's own. Raises ConfigError for a schema's file that is not there."""
+    file's own. Raises ConfigError for a guide's file that is not there."""
     home = layers.layers[0].base
     base = home if data is None else data
     source = absolute_source(dataset.source, base=base, keypath=("source",), layers=layers)
@@ -46,9 +47,8 @@ def with_absolute_paths(dataset: Dataset, layers: Layers, *, data: Path | None =
     if dataset.few_shot.source is not None:
         shots = absolute_source(dataset.few_shot.source, base=base, keypath=("few_shot", "source"), layers=layers)
         changes["few_shot"] = dataset.few_shot.model_copy(update={"source": shots})
-    if dataset.guide is not None and isinstance(dataset.guide.schema_, str):
-        schema = _schema_file(dataset.guide.schema_, home, layers.place(("guide", "schema")))
-        changes["guide"] = dataset.guide.model_copy(update={"schema_": str(schema)})
+    if dataset.guide is not None:
+        changes["guide"] = whole_guide(dataset.guide, layers, home=home)
     return dataset.model_copy(update=changes)
 
 
@@ -102,14 +102,3 @@ def _in_folder(source: DatasetSource, folder: Path, *, alone: bool) -> DatasetSo
     if alone and source.subset is not None and not (folder / source.subset).is_dir():
         changes["subset"] = None
     return source.model_copy(update=changes)
-
-
-def _schema_file(reference: str, base: Path, at: Place) -> Path:
-    """A schema's file: beside the dataset, else in the folder above it (`configs`), else in assay's own configs."""
-    folders = [base, base / "..", packaged_configs()]
-    paths = list(dict.fromkeys(path_from(reference, base=folder, at=at) for folder in folders))
-    for path in paths:
-        if is_file(path):
-            return path
-    hint = did_you_mean(paths[0].name, names_in(paths[0].parent))
-    raise at.error(f"there is no file {relative_to_here(paths[0])}", hint)

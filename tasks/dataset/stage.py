@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from schemas.arm import Arm, arm_kind, arm_name
 from schemas.dataset import NamedDataset
 from schemas.errors import ConfigError, Problem
 from schemas.experiment import Experiment
@@ -31,9 +32,9 @@ def dataset_needs(dataset: NamedDataset) -> list[str]:
     return sorted({metric(use.use).info.needs for use in dataset.config.metrics})
 
 
-def dataset_arms(dataset: NamedDataset, arms: list[str]) -> list[str]:
-    """The arms that this dataset takes part in. Without a guide it has no guided one."""
-    return [arm for arm in arms if arm != "guided" or dataset.config.guide is not None]
+def dataset_arms(dataset: NamedDataset, arms: Sequence[Arm]) -> list[str]:
+    """The names of the arms that this dataset takes part in. Without a guide it has no guided one."""
+    return [arm_name(arm) for arm in arms if arm_kind(arm) != "guided" or dataset.config.guide is not None]
 
 
 def check_metric_columns(dataset: NamedDataset, columns: list[str]) -> None:
@@ -158,8 +159,8 @@ def _render_datasets(
                 over_limit=len(prepared.skipped)
                 + sum(bool(sample.cut_tokens or sample.shots_dropped) for sample in prepared.samples),
                 needs=needs,
-                arms=dataset_arms(dataset, list(experiment.arms)),
-                warnings=[*prepared.warnings, *_arm_warnings(dataset, list(experiment.arms))],
+                arms=dataset_arms(dataset, experiment.arms),
+                warnings=[*prepared.warnings, *_arm_warnings(dataset, experiment.arms)],
             )
         )
     return samples, summaries
@@ -194,8 +195,8 @@ def add_profiles(datasets: DatasetsSummary, samples: Sequence[Sample]) -> Datase
     return datasets.model_copy(update={"profiles": profiles})
 
 
-def _arm_warnings(dataset: NamedDataset, arms: list[str]) -> list[str]:
-    if "guided" in arms and dataset.config.guide is None:
+def _arm_warnings(dataset: NamedDataset, arms: Sequence[Arm]) -> list[str]:
+    if any(arm_kind(arm) == "guided" for arm in arms) and dataset.config.guide is None:
         return [f"{dataset.name} has no guide, so it has no guided arm"]
     return []
 

@@ -113,6 +113,8 @@ def check_templates(dataset: NamedDataset, fields: Iterable[str], *, examples: b
         "cluster": config.cluster,
         "guide.schema_field": config.guide.schema_field if config.guide else None,
         "guide.pattern_field": config.guide.pattern_field if config.guide else None,
+        "guide.grammar_field": config.guide.grammar_field if config.guide else None,
+        "guide.tools_field": config.guide.tools_field if config.guide else None,
     }
     problems.extend(
         Problem(message=f"{dataset.name} has no column {name!r}", file=file, key=key, suggestion=nearest(name, columns))

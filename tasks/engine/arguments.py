@@ -32,6 +32,7 @@ OWN = {
     "max_loras": "engine.adapters",
     "max_cpu_loras": "engine.adapters",
     "max_lora_rank": "engine.adapters",
+    "lora_target_modules": "engine.adapters",
     "speculative_config": "engine.speculative",
     "spec_method": "engine.speculative.method",
     "spec_model": "engine.speculative.model",

@@ -37,10 +37,12 @@ class WireSampling(msgspec.Struct, kw_only=True):
 
 
 class WireGrammar(msgspec.Struct, kw_only=True):
-    """kind: json_schema, json_object, regex or choice; content: see schemas.sample.Grammar."""
+    """kind and content: see schemas.sample.Grammar. after: the text that ends what is free before the guided part;
+    None: all of the answer is guided."""
 
     kind: str
     content: str
+    after: str | None = None
 
 
 class WireRequest(msgspec.Struct, kw_only=True):
@@ -79,6 +81,8 @@ class Reschedule(Message):
 
     long_prefill_token_threshold: int
     max_num_batched_tokens: int
+    prefill_yields: bool = False
+    """Whether the threshold holds only while a short prompt waits."""
 
 
 class Sleep(Message):

@@ -37,6 +37,10 @@ def process_settings(engine: VllmEngine, *, device: DeviceFacts, cache: Path) ->
     variables = {"VLLM_CACHE_ROOT": compile_cache(engine, cache=cache)}
     if engine.batch_invariant:
         variables["VLLM_BATCH_INVARIANT"] = "1"
+    if engine.grammar.cache_mb != "auto":
+        variables["VLLM_XGRAMMAR_CACHE_MB"] = str(engine.grammar.cache_mb)
+    if engine.grammar.regex_timeout_s != "auto":
+        variables["VLLM_REGEX_COMPILATION_TIMEOUT_S"] = str(engine.grammar.regex_timeout_s)
     return ProcessSettings(
         cores=tuple(plan_cores(device).value),
         compiles=device.kind != "cpu" or compiled != "none",
@@ -100,7 +104,20 @@ def downgrades(requested: Mapping[str, Any], resolved: Mapping[str, Any]) -> lis
             ]
         elif got != wanted:
             found.append(f"{option}: asked for {wanted}, the engine runs with {got}")
-    return found
+    return [*found, *_stops_not_allowed(resolved)]
+
+
+def _stops_not_allowed(resolved: Mapping[str, Any]) -> list[str]:
+    """Tokens with which a free answer ends and a guided one cannot."""
+    allowed = resolved.get("grammar_stop_token_ids")
+    forbidden = [] if allowed is None else [end for end in resolved.get("stop_token_ids") or [] if end not in allowed]
+    if not forbidden:
+        return []
+    tokens, known = ", ".join(map(str, forbidden)), ", ".join(map(str, allowed)) or "none"
+    return [
+        f"guided answers cannot end with the token {tokens}, with which free ones do: "
+        f"{resolved.get('grammar_backend')} knows only {known}. They may go on as long as their grammar lets them"
+    ]
 
 
 def identifying(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Does an answer obey its grammar? Judged by validators that have nothing to do with any grammar backend.
 
 json_schema by jsonschema-rs (formats asserted, the draft that `$schema` names, else 2020-12; nothing is fetched),
-json_object by the standard library, regex by the `regex` package (whole answer), choice by membership. JSON is strict:
+json_object by the standard library, regex by the `regex` package (whole answer), choice by membership, ebnf by an
+Earley parser of assay's own, python by `ast.parse`, math by a parser of assay's own, sql by DuckDB's parser (one
+SELECT), and tool_calls by reading the calls and validating each one's arguments by its tool's schema. JSON is strict:
 NaN, Infinity and a key twice in one object are violations.
 
 Two verdicts, not to be mixed up: `validate` judges the whole text as it came and is what the column `requests.valid`
@@ -19,12 +21,15 @@ from tasks.guide.cost import is_cheap
 from tasks.guide.extract import extract_json
 from tasks.guide.guarded import GUARD, TRIES_PER_GRAMMAR
 from tasks.guide.judge import TIMED_OUT, judge, validator_name
+from tasks.guide.kinds.tool_calls import schemas_of
 from tasks.guide.verdict import Verdict, Violation, refused
 
 __all__ = ["Verdict", "Violation", "validate", "validate_free", "validate_many", "whitespace_share"]
 
 _JSON_SPACE = " \t\n\r"
 _LONG_PATTERN = 2_000
+_PARSED_APART = ("ebnf", "python", "sql")
+"""Kinds whose parsers may take long, or much memory, for what a model writes."""
 _regex_timeouts: Counter[str] = Counter()
 
 
@@ -32,14 +37,19 @@ _regex_timeouts: Counter[str] = Counter()
 def _safe_here(grammar: Grammar) -> bool:
     if grammar.kind == "json_schema":
         return is_cheap(json.loads(grammar.content))
+    if grammar.kind == "tool_calls":
+        return all(map(is_cheap, schemas_of(grammar.content)))
+    if grammar.kind in _PARSED_APART:
+        return False
     return grammar.kind != "regex" or len(grammar.content) <= _LONG_PATTERN
 
 
 def validate(grammar: Grammar, text: str, *, timeout_s: float = 5.0) -> Verdict:
     """The verdict on the whole of `text`.
 
-    A schema whose work is bounded is judged in this process; any other (recursive, fanning out) and a very long pattern
-    in a child process that has `timeout_s` seconds and 2 GiB. Never raises for what a model or a schema holds.
+    A schema whose work is bounded is judged in this process; any other (recursive, fanning out), a very long pattern,
+    and what has a parser of its own (ebnf, python, sql) in a child process that has `timeout_s` seconds and 2 GiB.
+    Never raises for what a model or a schema holds.
     """
     if _regex_timeouts[grammar.grammar_id] >= TRIES_PER_GRAMMAR:
         message = f"not validated: this pattern timed out {TRIES_PER_GRAMMAR} times before"

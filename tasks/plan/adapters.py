@@ -1,15 +1,17 @@
 """LoRA adapters: which, how many at once, and of what rank."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from schemas.adapter import AdapterFacts
 from schemas.errors import ConfigError
 from schemas.plan import DeviceFacts, PlannedOption
+from schemas.sample import Request
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The largest ranks that vLLM makes room for."""
 MOST_AT_ONCE = 16
 """Adapters in one batch; each takes memory on the device."""
+_HEAD = "lm_head"
 
 
 def plan_adapters(adapters: Sequence[AdapterFacts], *, device: DeviceFacts) -> list[PlannedOption]:
@@ -18,7 +20,14 @@ def plan_adapters(adapters: Sequence[AdapterFacts], *, device: DeviceFacts) -> l
     On a CPU each adapter has a place of its own and one stays empty: vLLM gives a request without an adapter, where it
     is in a batch with others, whatever lies in the last place (its pull request 48421)."""
     listed = [
-        {"name": each.name, "path": each.path, "fingerprint": each.fingerprint, "rank": each.rank} for each in adapters
+        {
+            "name": each.name,
+            "path": each.path,
+            "fingerprint": each.fingerprint,
+            "rank": each.rank,
+            "modules": each.modules,
+        }
+        for each in adapters
     ]
     if not adapters:
         return [_option("adapters", [], [], "No adapters: the model answers as it is.", "adapters 0")]
@@ -42,7 +51,11 @@ def plan_adapters(adapters: Sequence[AdapterFacts], *, device: DeviceFacts) -> l
     )
     return [
         _option(
-            "adapters", listed, [], f"You load {names} beside the model; a dataset's `adapter` chooses one.", evidence
+            "adapters",
+            listed,
+            [],
+            f"You load {names} beside the model; the `adapter` of an arm or a dataset chooses one.",
+            evidence,
         ),
         _option("max_loras", at_once, 1, places, evidence, "plan"),
         _option(
@@ -54,6 +67,20 @@ def plan_adapters(adapters: Sequence[AdapterFacts], *, device: DeviceFacts) -> l
             "plan",
         ),
     ]
+
+
+def check_likelihoods(adapters: Sequence[AdapterFacts], *, requests: Iterable[Request]) -> None:
+    """Raises ConfigError where log-likelihoods are asked of an engine with an adapter that changes the output layer:
+    vLLM finds the prompt's log-probabilities without the adapters' part of it, and on a CPU it dies of them."""
+    heads = [each.name for each in adapters if _HEAD in each.modules]
+    asked = next((each.dataset for each in requests if each.kind == "loglikelihood"), None)
+    if heads and asked is not None:
+        raise ConfigError.one(
+            f"`{asked}` needs log-likelihoods, which vLLM does not give with an adapter that changes {_HEAD} "
+            f"({', '.join(heads)})",
+            key="engine.adapters",
+            suggestion=f"leave `{asked}` out of this experiment, or the adapter",
+        )
 
 
 def _option(

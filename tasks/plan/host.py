@@ -9,7 +9,7 @@ from schemas.plan import DeviceFacts, ModelFacts, PlannedOption
 
 BFLOAT16_CAPABILITY = 8.0
 """CUDA compute capability from which bfloat16 is computed in hardware."""
-FREE_WHITESPACE_ONLY = ("outlines",)
+FREE_WHITESPACE_ONLY = ("outlines", "lm-format-enforcer")
 """Grammar backends for which vLLM cannot forbid white space."""
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from schemas.arm import arm_name
 from schemas.errors import ConfigError
 from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts, PlannedLoad
 from schemas.sample import Request, Sample
 from schemas.summary import DatasetsSummary
+from tasks.plan.adapters import check_likelihoods
 from tasks.plan.engine import plan_engine
 from tasks.plan.estimate import EarlierRun
 from tasks.plan.on_disk import read_on_disk
@@ -26,7 +28,8 @@ def run_requests(experiment: Experiment, *, datasets: DatasetsSummary, samples: 
     requests: list[Request] = []
     for summary in datasets.datasets:
         own = [sample for sample in samples if sample.dataset == summary.dataset]
-        requests += plan_requests(dataset=named[summary.dataset], samples=own, arms=summary.arms, needs=summary.needs)
+        arms = [arm for arm in experiment.arms if arm_name(arm) in summary.arms]
+        requests += plan_requests(dataset=named[summary.dataset], samples=own, arms=arms, needs=summary.needs)
     return requests
 
 
@@ -37,6 +40,8 @@ def plan_run(
 
     home: ASSAY_HOME, where an earlier run tells how fast this machine is."""
     _check_seeds(experiment, device=device)
+    on_disk = read_on_disk(experiment.engine, model=model, cache=home / "cache")
+    check_likelihoods(on_disk.adapters, requests=requests)
     return plan_engine(
         load=planned_load(requests),
         model=model,
@@ -44,7 +49,7 @@ def plan_run(
         engine=experiment.engine,
         dtype=experiment.model.config.dtype,
         earlier=earlier_run(home=home, model=model, device=device),
-        on_disk=read_on_disk(experiment.engine, model=model, cache=home / "cache"),
+        on_disk=on_disk,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from schemas.arm import arm_kind, arm_name, compared_arms, likelihood_arms, stored_arms
 from schemas.dataset import MetricUse, NamedDataset
 from schemas.engine import VllmEngine
 from schemas.errors import AssayError, ConfigError
@@ -118,6 +119,7 @@ class _Rescoring:
         elsewhere = bool(self.config.keys() & {"predictions", "imported"})
         scores: list[Score] = []
         used: dict[str, list[MetricUse]] = {}
+        arms = stored_arms(self.config.get("arms", []))
         unfit: list[ConfigError] = []
         for dataset in datasets:
             responses = by_dataset.get(dataset.name, [])
@@ -136,6 +138,7 @@ class _Rescoring:
                 arms=self._arms(dataset, responses),
                 absent=ABSENT if elsewhere else "not answered: the run was stopped before",
                 repeats=0 if elsewhere else dataset.sampling.repeats,
+                likelihood_arms=[arm_name(arm) for arm in likelihood_arms(arms)],
             )
         if len(unfit) == len(datasets):
             raise ConfigError([problem for error in unfit for problem in error.problems])
@@ -259,7 +262,8 @@ class _Rescoring:
         write_rows(home=self.home, table="judgements", run_id=self.run_id, rows=rows, part=part, revision=self.revision)
 
     def _arms(self, dataset: NamedDataset, responses: Sequence[Response]) -> list[str]:
-        asked = [arm for arm in self.config.get("arms", []) if arm != "guided" or dataset.config.guide is not None]
+        arms = stored_arms(self.config.get("arms", []))
+        asked = [arm_name(arm) for arm in arms if arm_kind(arm) != "guided" or dataset.config.guide is not None]
         return list(dict.fromkeys([*asked, *(each.arm for each in responses if each.kind == "generate")]))
 
     def _groups(self, new: Sequence[Aggregate], stored: Sequence[dict[str, Any]]) -> list[Aggregate]:
@@ -305,7 +309,8 @@ class _Rescoring:
             if row["cluster"] is not None
         }
         margin = margins.pop() if len(margins) == 1 else MARGIN
-        return compare_arms(scores=[*current, *new], margin=margin, clusters=clusters or None)
+        arms = compared_arms(stored_arms(self.config.get("arms", [])))
+        return compare_arms(scores=[*current, *new], arms=arms, margin=margin, clusters=clusters or None)
 
 
 def _changes(metrics: Sequence[Aggregate], stored: Sequence[dict[str, Any]]) -> list[Change]:

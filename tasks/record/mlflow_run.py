@@ -18,6 +18,7 @@ __all__ = [
     "TrackingError",
     "TrackingUnreachable",
     "close_run",
+    "end_run",
     "is_tracked",
     "known_id",
     "prepare",
@@ -36,20 +37,20 @@ def prepare(home: Path, run_id: str) -> None:
         raise TrackingError(f"what MLflow is to know of the run could not be written down: {error}") from error
 
 
-def start_run(run: RunContext) -> str:
+def start_run(home: Path, run_id: str) -> str:
     """Opens the run, or opens it again, within seconds; gives its MLflow id. Raises TrackingError.
 
     Where that worked, what other runs left in the spool goes along, for some seconds more at most."""
-    prepare(run.home, run.run_id)
-    found = _published(run, within_s=sync.BEGIN_S)
-    sync.sync(run.home, within_s=sync.OTHERS_S, leave=run.run_id)
+    prepare(home, run_id)
+    found = _published(home, run_id, within_s=sync.BEGIN_S)
+    sync.sync(home, within_s=sync.OTHERS_S, leave=run_id)
     return found
 
 
 def record_run(run: RunContext) -> str:
     """Publishes the run as the warehouse and its folder have it now; gives its MLflow id. Raises TrackingError."""
     prepare(run.home, run.run_id)
-    return _published(run, within_s=sync.END_S)
+    return _published(run.home, run.run_id, within_s=sync.END_S)
 
 
 def is_tracked(run: Mapping[str, Any]) -> bool:
@@ -63,27 +64,34 @@ def publish_run(home: Path, run_id: str) -> str:
 
     What MLflow does not take stays in the spool. Raises TrackingError."""
     prepare(home, run_id)
-    found = sync.send(home, run_id, within_s=sync.END_S) or known_id(home / "runs" / run_id)
-    if found is None:
-        raise TrackingError(f"run {run_id} is neither in the spool nor in MLflow")
-    return found
+    return _published(home, run_id, within_s=sync.END_S)
 
 
-def close_run(run: RunContext) -> None:
+def end_run(home: Path, run_id: str, *, interrupted: bool) -> None:
+    """Publishes how a sweep, an ablation or a tuning ended; one that was interrupted keeps nobody waiting. Raises
+    TrackingError."""
+    prepare(home, run_id)
+    if interrupted:
+        close_run(home, run_id)
+    else:
+        _published(home, run_id, within_s=sync.END_S)
+
+
+def close_run(home: Path, run_id: str) -> None:
     """Publishes how a run ended that was broken off. Raises TrackingError.
 
     Its row says how it ended (see tasks.record.stage.end). Where MLflow failed this run before, nobody is kept waiting:
     it stays in the spool."""
-    if sync.has_trouble(run.run_id):
+    if sync.has_trouble(run_id):
         raise TrackingError("MLflow did not answer before; `assay sync` or the next run brings this run to it")
-    _published(run, within_s=sync.CLOSE_S)
+    _published(home, run_id, within_s=sync.CLOSE_S)
 
 
-def _published(run: RunContext, *, within_s: float) -> str:
+def _published(home: Path, run_id: str, *, within_s: float) -> str:
     """Another process may have been faster in bringing the run from the spool; then its id is on disk."""
-    found = sync.send(run.home, run.run_id, within_s=within_s) or known_id(run.folder)
+    found = sync.send(home, run_id, within_s=within_s) or known_id(home / "runs" / run_id)
     if found is None:
-        raise TrackingError(f"run {run.run_id} is neither in the spool nor in MLflow")
+        raise TrackingError(f"run {run_id} is neither in the spool nor in MLflow")
     return found
 
 

@@ -96,13 +96,13 @@ def _close(home: Path, run_id: str) -> dict[str, Any] | None:
         write_rows(
             home=home, table="runs", run_id=run_id, rows=[row], part=f"{revision:04d}-crashed", revision=revision
         )
-        return row | {"tracking": None if row["flow"] in MADE_OF_RUNS else _spooled(home, run_id)}
+        return row | {"tracking": _spooled(home, run_id)}
     finally:
         lock.release()
 
 
 def _command(row: Mapping[str, Any]) -> str:
-    """What goes on with a run. Those that are made of other runs are not in MLflow themselves."""
+    """What goes on with a run; one that is made of other runs has a command of its own."""
     return str(row["flow"]) if row["flow"] in MADE_OF_RUNS else "run"
 
 

@@ -90,7 +90,7 @@ def end(
 
 def start_tracking(session: Session) -> str:
     """Opens the run in MLflow, or opens it again. Raises TrackingError."""
-    return mlflow_run.start_run(session.run)
+    return mlflow_run.start_run(session.run.home, session.run.run_id)
 
 
 def known_mlflow_id(folder: Path) -> str | None:

@@ -11,8 +11,12 @@ _RECORDED = ("declared_coverage", "empirical_coverage", "compliance", "parse_fai
 
 def guided_datasets(data: ReportData) -> list[str]:
     """Datasets whose answers have a form to keep to: something was validated there, or asked for in a guided arm."""
-    formed = {row["dataset"] for row in data.generated if row.get("valid") is not None or row.get("arm") == "guided"}
+    formed = {row["dataset"] for row in data.generated if row.get("valid") is not None or _guided(data, row.get("arm"))}
     return [name for name in data.dataset_names if name in formed]
+
+
+def _guided(data: ReportData, arm: str | None) -> bool:
+    return arm is not None and data.arm_kinds.get(arm) == "guided"
 
 
 def _mean(found: list[float]) -> float | None:
@@ -59,10 +63,10 @@ def form_rows(data: ReportData) -> list[dict[str, Any]]:
     for dataset in guided_datasets(data):
         own = [row for row in data.generated if row["dataset"] == dataset]
         for arm in sorted({row["arm"] for row in own}, key=arm_order):
-            counted = _form([row for row in own if row["arm"] == arm], guided=arm != "free")
+            counted = _form([row for row in own if row["arm"] == arm], guided=data.arm_kinds.get(arm) != "free")
             recorded = _aggregated(data, dataset=dataset, arm=arm)
             kept = {name: recorded[name] for name in _RECORDED if name in recorded}
-            table.append({"dataset": dataset, "arm": arm, **counted, **kept})
+            table.append({"dataset": dataset, "arm": arm, "kind": data.arm_kinds.get(arm), **counted, **kept})
     return table
 
 

@@ -111,14 +111,15 @@
   };
 
   const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
-  // By metric: the guided mean less the free one, turned so that more is better. Metrics without both are left out.
+  // By metric: the guided mean less the free one (or of the page's two arms), turned so that more is better. Metrics
+  // without both are left out.
   const effects = (sample, metric) => {
     const found = [];
     const rows = valuesOf(sample).filter((row) => row.value !== null && (metric === "" || index.metrics[row.metric] === metric));
     for (const number of new Set(rows.map((row) => row.metric))) {
-      const [free, guided] = ["free", "guided"].map((arm) =>
+      const [free, guided] = (index.pair || []).map((arm) =>
         mean(rows.filter((row) => row.metric === number && index.arms[row.arm] === arm).map((row) => row.value)));
-      if (free !== null && guided !== null) found.push(index.lower[number] ? free - guided : guided - free);
+      if (free != null && guided != null) found.push(index.lower[number] ? free - guided : guided - free);
     }
     return found;
   };
@@ -135,8 +136,8 @@
       const found = effects(sample, state.metric);
       return found.length > 0 && found.every((effect) => Math.abs(effect) <= 1e-9);
     },
-    formed: (sample) => formOf(sample, "free") === false && formOf(sample, "guided") === true,
-    broken: (sample) => formOf(sample, "free") === true && formOf(sample, "guided") === false,
+    formed: (sample) => formOf(sample, index.pair?.[0]) === false && formOf(sample, index.pair?.[1]) === true,
+    broken: (sample) => formOf(sample, index.pair?.[0]) === true && formOf(sample, index.pair?.[1]) === false,
   };
   const COMPARE = {
     eq: (a, b) => Math.abs(a - b) < 1e-9, lt: (a, b) => a < b, le: (a, b) => a <= b, ge: (a, b) => a >= b, gt: (a, b) => a > b,
@@ -375,7 +376,7 @@
     valueBegins = begins(index.values[0]);
     form.hidden = false;
     element("bar").hidden = false;
-    if (!index.arms.includes("free") || !index.arms.includes("guided")) form.elements.changed.closest("label").hidden = true;
+    if (!index.pair) form.elements.changed.closest("label").hidden = true;
     if (!(await fromAddress())) await refresh();
     performance.mark("samples-ready");
     document.documentElement.dataset.samples = "ready";

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from schemas.arm import Arm, arm_kind, arm_name, compared_arms, stored_arms
 from schemas.errors import RunError
 
 Row = dict[str, Any]
@@ -116,6 +117,22 @@ class ReportData:
         """Arms that made requests, `free` first, then `guided`, then others."""
         found = {row["arm"] for row in self.requests if row.get("arm")}
         return sorted(found, key=arm_order)
+
+    @cached_property
+    def arm_kinds(self) -> dict[str, str]:
+        """`free` or `guided` by arm: what an arm of a name of its own is like."""
+        return {"free": "free", "guided": "guided"} | {arm_name(arm): arm_kind(arm) for arm in self._config_arms}
+
+    @cached_property
+    def pair(self) -> tuple[str, str] | None:
+        """The two arms whose answers the page holds against each other, the baseline first; None with one arm."""
+        pairs = [("guided", "free"), *compared_arms(self._config_arms)]
+        return next(((two, one) for one, two in pairs if {one, two} <= set(self.arms)), None)
+
+    @cached_property
+    def _config_arms(self) -> list[Arm]:
+        config = self.run.get("config")
+        return stored_arms(config.get("arms") or []) if isinstance(config, dict) else []
 
     @cached_property
     def generated(self) -> list[Row]:

@@ -62,7 +62,7 @@
       if (what === "same") made.append(shown(text));
       else made.append(make(what, {}, shown(text)));
     }
-    return make("div", {}, make("p", { className: "quiet" }, make("del", {}, "only free"), "  ", make("ins", {}, "only guided"), "  the rest is in both"), made);
+    return make("div", {}, make("p", { className: "quiet" }, make("del", {}, `only ${assay.index.pair[0]}`), "  ", make("ins", {}, `only ${assay.index.pair[1]}`), "  the rest is in both"), made);
   };
 
   const table = (heads, rows) => make("div", { className: "scroll" }, make("table", { className: "narrow" },
@@ -106,7 +106,7 @@
     const place = assay.matching.indexOf(sample);
     const answers = assay.answersOf(sample).filter((answer) => !answer.choices);
     const of = (arm) => answers.findIndex((answer) => assay.index.arms[answer.arm] === arm);
-    const [free, guided] = [of("free"), of("guided")];
+    const [free, guided] = (assay.index.pair || [null, null]).map(of);
     const both = free >= 0 && guided >= 0 && content[2][free][0] !== null && content[2][guided][0] !== null;
     const [cut, dropped, replaced] = [3, 4, 5].map((column) => assay.index.samples[column][sample]);
     const marks = [`${brief(assay.index.samples[2][sample]) ?? "–"} tokens`, cut ? `${count(cut)} cut` : "",

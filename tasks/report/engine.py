@@ -145,6 +145,7 @@ def engine_facts(engine: Row) -> list[tuple[str, Any, str]]:
         ("Sequences at once", engine.get("max_num_seqs"), "count"),
         ("Prefill threshold, tokens", engine.get("long_prefill_token_threshold"), "count"),
         ("Prefill policy", engine.get("prefill_policy"), "text"),
+        ("Long prompts yield", {True: "yes", False: "no"}.get(engine.get("prefill_yields")), "text"),
         ("Attention backend", engine.get("attention_backend"), "text"),
         ("Grammar backend", engine.get("grammar_backend"), "text"),
         ("Model fingerprint", engine.get("model_fingerprint"), "text"),

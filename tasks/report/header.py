@@ -63,12 +63,15 @@ def _form_sentence(data: ReportData) -> str | None:
     if "guided" in form and "free" in form:
         (good, n), (free_good, free_n) = form["guided"], form["free"]
         return f"Guided answers: {share(good / n)} well-formed against {share(free_good / free_n)} free"
-    return "; ".join(f"{arm} answers: {share(good / n)} well-formed" for arm, (good, n) in form.items()).capitalize()
+    said = "; ".join(f"{arm} answers: {share(good / n)} well-formed" for arm, (good, n) in form.items())
+    return said[0].upper() + said[1:]
 
 
 def _comparison_words(row: Row) -> str:
+    arms = (row.get("candidate_arm"), row.get("baseline_arm"))
+    one, two = ("", "") if arms in (("guided", "free"), (None, None)) else (f"{arms[0]} ", f"{arms[1]} ")
     return (
-        f"{row['dataset']} {plain_metric(row['metric'])} {row['candidate']:.2f} vs {row['baseline']:.2f} "
+        f"{row['dataset']} {plain_metric(row['metric'])} {one}{row['candidate']:.2f} vs {two}{row['baseline']:.2f} "
         f"({row['verdict']})"
     )
 

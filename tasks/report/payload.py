@@ -233,6 +233,7 @@ def pack(data: ReportData) -> Packed:
         "datasets": list(packer.datasets.numbers),
         "prefixes": [packer.prefixes.get(name, "") for name in packer.datasets.numbers],
         "arms": list(packer.arms.numbers),
+        "pair": data.pair,
         "metrics": metrics,
         "lower": [int(directions.get(name) == "lower") for name in metrics],
         "states": list(packer.states.numbers),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from schemas.guide import GuideKind
 from schemas.metric import Aggregate, MetricInfo, Score
 from schemas.sample import ANSWERED, Response
 from tasks.guide.strict_json import NotJson, parse
@@ -19,7 +20,6 @@ from tasks.score.stats.no_spread import no_spread
 from tasks.score.stats.ratio import pooled
 from tasks.score.stats.wilson import rate_interval
 
-GrammarKind = Literal["json_schema", "json_object", "regex", "choice"]
 _MOST_REASONS = 5
 _ROUNDING = 1e-12
 """A standard error below that is one of rounding."""
@@ -149,7 +149,7 @@ def _share(
     )
 
 
-def aggregate_form(*, dataset: str, responses: Sequence[Response], kind: GrammarKind | None = None) -> list[Aggregate]:
+def aggregate_form(*, dataset: str, responses: Sequence[Response], kind: GuideKind | None = None) -> list[Aggregate]:
     """How well-formed the answers of one dataset are, per arm, named `<dataset>.form.<name>`.
 
     declared_coverage: requests that the backend accepted / all. empirical_coverage: accepted and valid / all.

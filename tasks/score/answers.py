@@ -21,21 +21,22 @@ def score_answers(
     absent: str,
     repeats: int = 0,
     judgements: Iterable[Judgement] = (),
+    likelihood_arms: Sequence[str] = ("free",),
 ) -> list[Score]:
     """Every score of one dataset's samples: of each sample, arm and repeat.
 
     absent: the reason where there is no answer. repeats: how often each sample was asked, so that each of these answers
     is missed; 0 where that is not known, so that only a sample without any answer is. judgements: what judges said.
 
-    A metric of log-likelihoods reads the arm `free` only, needs one response for each choice (or window of a document),
-    and has no repeats. The scores carry the names that the dataset gives its metrics."""
+    A metric of log-likelihoods reads likelihood_arms only, needs one response for each choice (or window of a
+    document), and has no repeats. The scores carry the names that the dataset gives its metrics."""
     answers: dict[tuple[str, str], dict[int, Response]] = {}
-    parts: dict[str, dict[int, Response]] = {}
+    parts: dict[tuple[str, str], dict[int, Response]] = {}
     for response in responses:
         if response.kind == "generate":
             answers.setdefault((response.sample_id, response.arm), {})[response.repeat] = response
         elif response.choice_index is not None:
-            parts.setdefault(response.sample_id, {})[response.choice_index] = response
+            parts.setdefault((response.sample_id, response.arm), {})[response.choice_index] = response
     judged: dict[str, dict[str, Judgement]] = {}
     for judgement in judgements:
         judged.setdefault(judgement.metric, {})[judgement.request_id] = judgement
@@ -46,8 +47,9 @@ def score_answers(
         found = metric(use.use)
         options = found.Options(**use.options)
         if found.info.needs != "generate":
-            for sample in samples:
-                scores.append(_likelihood(found, options, sample, parts.get(sample.sample_id, {}), absent=absent))
+            for sample, arm in itertools.product(samples, likelihood_arms):
+                given_parts = parts.get((sample.sample_id, arm), {})
+                scores.append(_likelihood(found, options, sample, given_parts, absent=(arm, absent)))
             scores[before:] = _under_own_name(use, scores[before:])
             continue
         pairs: list[tuple[Sample, Response]] = []
@@ -92,13 +94,14 @@ def further_metrics(
 
 
 def _likelihood(
-    found: Metric, options: object, sample: Sample, responses: Mapping[int, Response], *, absent: str
+    found: Metric, options: object, sample: Sample, responses: Mapping[int, Response], *, absent: tuple[str, str]
 ) -> Score:
+    """absent: the arm, and why, where a part of it has no response."""
     rolling = found.info.needs == "rolling"
     expected = len(sample.windows if rolling else sample.choices)
     ordered = [responses[index] for index in range(expected) if index in responses]
     if not ordered or len(ordered) != expected:
-        return _absent(found, sample, "free", repeat=0, absent=absent)
+        return _absent(found, sample, absent[0], repeat=0, absent=absent[1])
     score = found.score_document if rolling else found.score_choices
     return score(sample=sample, responses=ordered, options=options)
 

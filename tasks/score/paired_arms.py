@@ -1,5 +1,6 @@
 """Two arms of one run on the same samples: is one better, and is that more than chance?"""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +17,13 @@ from tasks.score.stats.verdict import decide
 def compare_arms(
     *,
     scores: Sequence[Score],
-    candidate_arm: str = "guided",
-    baseline_arm: str = "free",
+    arms: Sequence[tuple[str, str]] = (("guided", "free"),),
     margin: float,
     clusters: Mapping[str, str] | None = None,
     prompts_differ: bool = False,
 ) -> list[Comparison]:
-    """One comparison per dataset and metric that both arms have, the p values adjusted over all of them (Holm).
+    """One comparison per dataset and metric that both arms of a pair have, the p values adjusted over all of them
+    (Holm). arms: the pairs, each (candidate, baseline).
 
     Samples pair up by sample_id; one that is not scored in both arms is left out (n_pairs says how many are in).
     effect = candidate - baseline, in the metric's unit; wins and the verdict look at the metric's direction.
@@ -30,7 +31,8 @@ def compare_arms(
     """
     groups = arrange(scores)
     rows: list[Comparison] = []
-    for (dataset, name, arm), candidate in groups.items():
+    for (candidate_arm, baseline_arm), (key, candidate) in itertools.product(arms, groups.items()):
+        dataset, name, arm = key
         baseline = groups.get((dataset, name, baseline_arm))
         if arm != candidate_arm or baseline is None:
             continue

@@ -3,7 +3,10 @@
 Each module in tasks/score/parsers is one, with a function `parse`; installed packages add theirs by entry points of
 the group `assay.parsers`. A parser is a callable text -> (reasoning, answer, closed). It may say what begins the
 reasoning (a module's `OPENS`, the attribute `opens` of a package's callable): where a prompt ends with that, what the
-model writes has no beginning of its own, and the parser gets it with it.
+model writes has no beginning of its own, and the parser gets it with it. It may say what ends it (`CLOSES`, `closes`):
+a guide with `after: reasoning` lets an engine write freely up to there.
+
+`after:TEXT` is a parser too, for any text: the answer is what follows its first occurrence.
 """
 
 import importlib
@@ -19,6 +22,8 @@ from tasks.plugins import Plugin, load, plugins, plugins_named, twice, unfit
 
 _FOLDER = Path(__file__).parent / "parsers"
 _PARTS = 3
+AFTER = "after:"
+"""What a parser's name begins with that is given by the text which ends what is no answer."""
 NO_PARSER = "none"
 """What stands for no parser in a config and on the command line."""
 UNFINISHED = "cut before the reasoning ended"
@@ -51,6 +56,8 @@ def parser_names() -> list[str]:
 def parser(name: str) -> Parser:
     """The parser of that name. Raises ConfigError with the nearest name for one that does not exist, for a name that is
     there twice, and for a plugin's that cannot be imported or cannot be called."""
+    if name.startswith(AFTER) and name != AFTER:
+        return _after(name.removeprefix(AFTER))
     added = plugins_named("assay.parsers", name)
     own = [f"assay's own tasks/score/parsers/{name}.py"] if name in _own_names() else []
     if added and len(own) + len(added) > 1:
@@ -79,6 +86,26 @@ def opens(name: str) -> str | None:
     return getattr(found, "opens", None)
 
 
+@cache
+def closes(name: str) -> str | None:
+    """What ends the reasoning, where the parser of that name says it."""
+    found = parser(name)
+    if name in _own_names():
+        return getattr(importlib.import_module(f"tasks.score.parsers.{name}"), "CLOSES", None)
+    return getattr(found, "closes", None)
+
+
+def _after(marker: str) -> Parser:
+    def parse(text: str) -> Reasoning:
+        before, found, after = text.partition(marker)
+        if not found:
+            return Reasoning(reasoning=None, answer=text, closed=True)
+        return Reasoning(reasoning=before.strip(), answer=after.strip(), closed=True)
+
+    parse.closes = marker  # type: ignore[attr-defined]
+    return parse
+
+
 def _of_plugin(plugin: Plugin) -> Parser:
     found = load(plugin, what="reasoning parser")
     if not callable(found):
@@ -96,6 +123,7 @@ def _of_plugin(plugin: Plugin) -> Parser:
         return Reasoning(*given)
 
     checked.opens = getattr(found, "opens", None)  # type: ignore[attr-defined]
+    checked.closes = getattr(found, "closes", None)  # type: ignore[attr-defined]
     return checked
 
 

@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from schemas.arm import arm_name, compared_arms, likelihood_arms
 from schemas.dataset import NamedDataset
 from schemas.judge import Judgement
 from schemas.metric import Aggregate, Comparison, Score
@@ -22,7 +23,7 @@ from tasks.session import Session
 from warehouse.parquet import read_rows
 
 MARGIN = 0.02
-"""Differences between free and guided within it count as the same."""
+"""Differences between two arms within it count as the same."""
 
 _COLUMNS = [
     "request_id",
@@ -57,6 +58,7 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
     rows = _answers(session)
     responses = [_response(row) for row in rows]
     named = {dataset.name: dataset for dataset in session.run.experiment.datasets}
+    arms = session.run.experiment.arms
     judgements = _judgements(session)
     scores: list[Score] = []
     metrics: list[Aggregate] = []
@@ -65,7 +67,12 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
         samples = [sample for sample in session.samples() if sample.dataset == summary.dataset]
         own = [response for response in responses if response.dataset == summary.dataset]
         scores += score_dataset(
-            dataset=named[summary.dataset], samples=samples, responses=own, arms=summary.arms, judgements=judgements
+            dataset=named[summary.dataset],
+            samples=samples,
+            responses=own,
+            arms=summary.arms,
+            judgements=judgements,
+            likelihoods=[arm_name(arm) for arm in likelihood_arms(arms)],
         )
         guide = named[summary.dataset].config.guide
         metrics += aggregate_form(dataset=summary.dataset, responses=own, kind=None if guide is None else guide.kind)
@@ -76,11 +83,7 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
         uses = named[summary.dataset].config.metrics
         means += further_metrics(metrics=uses, dataset=summary.dataset, scores=scores, clusters=clusters or None)
     metrics = means + group_means(groups=session.run.experiment.groups, metrics=means, datasets=names) + metrics
-    comparisons = (
-        compare_arms(scores=scores, margin=MARGIN, clusters=clusters or None)
-        if {"free", "guided"} <= set(session.run.experiment.arms)
-        else []
-    )
+    comparisons = compare_arms(scores=scores, arms=compared_arms(arms), margin=MARGIN, clusters=clusters or None)
     metrics += timing_metrics(rows, resumed=session.run.resumed or session.restarted)
     metrics += telemetry_metrics(read_rows(session.run.home, "telemetry", session.run.run_id))
     now = datetime.datetime.now(datetime.UTC)
@@ -102,9 +105,11 @@ def score_dataset(
     responses: Sequence[Response],
     arms: Iterable[str],
     judgements: Iterable[Judgement] = (),
+    likelihoods: Sequence[str] = ("free",),
 ) -> list[Score]:
     """Every score of one dataset: of each sample, arm and repeat. One without an answer gets a score without a value,
-    and why. judgements: what judges said, of this dataset's answers among others."""
+    and why. judgements: what judges said, of this dataset's answers among others. likelihoods: the arms that
+    log-likelihoods were asked in."""
     return score_answers(
         metrics=dataset.config.metrics,
         samples=samples,
@@ -113,6 +118,7 @@ def score_dataset(
         absent="not answered: the run was stopped before",
         repeats=dataset.sampling.repeats,
         judgements=judgements,
+        likelihood_arms=likelihoods,
     )
 
 
@@ -153,8 +159,10 @@ def _headline(metric: Aggregate) -> dict[str, str | float | int | None]:
 def _verdict(comparison: Comparison) -> dict[str, str | float | int | None]:
     return {
         "metric": f"{comparison.dataset}.{comparison.metric}",
-        "free": comparison.baseline,
-        "guided": comparison.candidate,
+        "candidate_arm": comparison.candidate_arm,
+        "baseline_arm": comparison.baseline_arm,
+        "candidate": comparison.candidate,
+        "baseline": comparison.baseline,
         "effect": comparison.effect,
         "lo": comparison.lo,
         "hi": comparison.hi,

@@ -27,9 +27,10 @@ from tasks.cells.figures import figures_of
 from tasks.model.resolve import model_folder
 from tasks.plan.device import read_device_facts
 from tasks.record.answers import last_attempts
-from tests.conftest import SHARED_CACHE, SMALL_MODEL, with_model
+from tests.conftest import SMALL_MODEL
 from tests.e2e.adapters import write_adapter
 from tests.e2e.command import ROOT, assay
+from tests.stores import SHARED_CACHE, with_model
 
 Runs = Mapping[str, Sequence[str]]
 """By the cell's label, its run of each round. The first one is the control."""

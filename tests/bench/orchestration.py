@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.model.resolve import model_folder
-from tests.conftest import SHARED_CACHE, SMALL_MODEL, with_model
+from tests.conftest import SMALL_MODEL
 from tests.e2e.command import ROOT, assay, environment, rows
+from tests.stores import SHARED_CACHE, with_model
 from tests.up import SMALL, running
 
 COLD_S, WARM_S, UP_S, UP_BYTES = 12.0, 3.0, 30.0, 1.5e9

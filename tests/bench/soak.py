@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from tests.conftest import with_model
 from tests.e2e.command import assay, rows
+from tests.stores import SHARED_CACHE, with_model
 from tests.up import SMALL, Up, running
 
 EVERY_S = 15.0
@@ -54,7 +54,7 @@ def main() -> None:
         home = given.home or Path(folder) / "home"
         if not (home / "cache").exists():
             from tasks.model.resolve import model_folder
-            from tests.conftest import SHARED_CACHE, SMALL_MODEL
+            from tests.conftest import SMALL_MODEL
 
             with_model(home, model_folder(SMALL_MODEL, cache=SHARED_CACHE))
         with running(home) as up:

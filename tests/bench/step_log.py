@@ -14,7 +14,8 @@ from typing import Any
 
 from tasks.engine.settings import engine_environment
 from tasks.plan.device import read_device_facts
-from tests.conftest import SHARED_CACHE, SMALL_MODEL
+from tests.conftest import SMALL_MODEL
+from tests.stores import SHARED_CACHE
 
 PAIRS = 8
 REQUESTS, TOKENS = 32, 64

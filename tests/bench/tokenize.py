@@ -24,7 +24,8 @@ from tasks.dataset.chat import ChatTemplate
 from tasks.dataset.tokenizer import Tokenizer
 from tasks.model.resolve import model_folder
 from tasks.profile import profile_samples
-from tests.conftest import ROOT, SHARED_CACHE, SMALL_MODEL
+from tests.conftest import ROOT, SMALL_MODEL
+from tests.stores import SHARED_CACHE
 
 PROMPTS = 20_000
 BATCH = 1024

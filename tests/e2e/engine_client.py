@@ -10,6 +10,7 @@ from tasks.engine.client import EngineClient
 from tasks.engine.protocol import Steps, WireRequest, WireResult, WireSampling
 from tasks.engine.settings import ProcessSettings
 from tasks.plan.device import read_device_facts
+from tests.stores import SHARED_CACHE
 
 OPTIONS: dict[str, Any] = {
     "dtype": "float32",
@@ -29,12 +30,15 @@ OPTIONS: dict[str, Any] = {
     "core": "inprocess",
 }
 ANSWER_S = 120.0
+VLLM_CACHE = ("VLLM_CACHE_ROOT", str(SHARED_CACHE / "vllm"))
 
 
 @contextmanager
 def engine(*, model: Path, log_path: Path, python: str | None = None, **options: Any) -> Iterator[EngineClient]:
     """A real engine with OPTIONS, other than those given. python: another environment's interpreter."""
-    settings = ProcessSettings(cores=tuple(read_device_facts().cores), compiles=False, python=python)
+    settings = ProcessSettings(
+        cores=tuple(read_device_facts().cores), compiles=False, python=python, variables=(VLLM_CACHE,)
+    )
     with EngineClient(log_path=log_path, settings=settings) as client:
         client.build(model=model, options=OPTIONS | options)
         yield client

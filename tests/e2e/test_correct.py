@@ -12,15 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.sample import Sample
+from schemas.sample import Choice, Sample
 from tests.e2e.command import ROOT, assay, rows
+from tests.stores import SHARED_CACHE, used_before
 
 pytestmark = pytest.mark.engine
 
 EXPERIMENT = """\
 name: correct
 model: smollm2-135m-instruct
-datasets: [{use: arithmetic, limit: 64, max_tokens: 24}, {use: choice, limit: 12, max_tokens: 4}, texts.yaml]
+datasets: [{use: arithmetic, limit: 32, max_tokens: 24}, {use: choice, limit: 12, max_tokens: 4}, texts.yaml]
 engine: {extends: vllm, max_model_len: 384}
 arms: [free]
 sampling: {temperature: 0}
@@ -45,8 +46,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> tuple
     """(home, samples, work folder) of a float32 run."""
     work = tmp_path_factory.mktemp("correct")
     home = work / "home"
-    (home / "cache").mkdir(parents=True)
-    (home / "cache" / "models").symlink_to(model_dir.parent)
+    used_before(home, model_dir)
     (work / "correct.yaml").write_text(EXPERIMENT)
     (work / "texts.yaml").write_text(TEXTS)
     (work / "texts.jsonl").write_text(
@@ -64,11 +64,50 @@ def reference(kind: str, model: Path, given: dict[str, Any], work: Path) -> list
     source, target = work / f"{kind}.in.json", work / f"{kind}.out.json"
     source.write_text(json.dumps(given))
     command = [sys.executable, "-m", "tests.e2e.reference", kind, str(model), str(source), str(target)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CACHE_ROOT": str(SHARED_CACHE / "vllm")}
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: list[Any] = json.loads(target.read_text())
     return found
+
+
+WINDOW = 382
+"""Of the engine's 384 tokens, less the last one that is predicted and one that is generated in any case."""
+
+
+def asked_choices(samples: list[Sample]) -> list[tuple[str, int, Choice]]:
+    return [(sample.sample_id, i, choice) for sample in samples for i, choice in enumerate(sample.choices)]
+
+
+def cut_by_hand(samples: list[Sample]) -> list[tuple[str, int, int, int]]:
+    """(sample, begin, first token that counts, end): what is read before a window's last token is a window at most."""
+    ids = {sample.sample_id: sample.prompt_token_ids for sample in samples if sample.dataset == "texts"}
+    long = ids["texts:long"]
+    assert len(long) - 1 > 2 * WINDOW
+    parts = [(name, 0, 1, len(own)) for name, own in ids.items() if own is not long]
+    ends = [*range(WINDOW + 1, len(long), WINDOW), len(long)]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        parts.append(("texts:long", max(0, end - WINDOW - 1), max(1, begin), end))
+    return parts
+
+
+@pytest.fixture(scope="module")
+def passed(
+    finished: tuple[Path, list[Sample], Path], model_dir: Path
+) -> tuple[dict[tuple[str, int], float], dict[str, float]]:
+    """What a plain forward pass gives: for each choice of each sample, and for each document."""
+    _, samples, work = finished
+    ids = {sample.sample_id: sample.prompt_token_ids for sample in samples}
+    choices, parts = asked_choices(samples), cut_by_hand(samples)
+    given = {
+        "prompts": [*(c.token_ids for *_, c in choices), *(ids[name][begin:end] for name, begin, _, end in parts)],
+        "starts": [*(c.start for *_, c in choices), *(start - begin for _, begin, start, _ in parts)],
+    }
+    sums = reference("transformers", model_dir, given, work)
+    documents: dict[str, float] = {}
+    for (name, *_), value in zip(parts, sums[len(choices) :], strict=True):
+        documents[name] = documents.get(name, 0.0) - value
+    return {(name, i): value for (name, i, _), value in zip(choices, sums, strict=False)}, documents
 
 
 def test_texts_equal_those_of_bare_vllm(finished: tuple[Path, list[Sample], Path], model_dir: Path) -> None:
@@ -77,15 +116,14 @@ def test_texts_equal_those_of_bare_vllm(finished: tuple[Path, list[Sample], Path
     given = {"prompts": [sample.prompt_token_ids for sample in asked], "max_tokens": 24, "max_model_len": 1024}
     expected = dict(zip((sample.sample_id for sample in asked), reference("vllm", model_dir, given, work), strict=True))
     answered = rows(home, "SELECT sample_id, output FROM requests WHERE dataset = 'arithmetic' AND kind = 'generate'")
-    assert len(answered) == 64
+    assert len(answered) == 32
     assert {row["sample_id"]: row["output"] for row in answered} == expected
 
 
-def test_loglikelihoods_equal_a_plain_forward_pass(finished: tuple[Path, list[Sample], Path], model_dir: Path) -> None:
-    home, samples, work = finished
-    asked = [(s.sample_id, i, choice) for s in samples for i, choice in enumerate(s.choices)]
-    given = {"prompts": [c.token_ids for *_, c in asked], "starts": [c.start for *_, c in asked]}
-    expected = reference("transformers", model_dir, given, work)
+def test_loglikelihoods_equal_a_plain_forward_pass(
+    finished: tuple[Path, list[Sample], Path], passed: tuple[dict[tuple[str, int], float], dict[str, float]]
+) -> None:
+    home, expected = finished[0], passed[0]
     found = {
         (row["sample_id"], row["choice_index"]): row["logprob_sum"]
         for row in rows(
@@ -94,34 +132,16 @@ def test_loglikelihoods_equal_a_plain_forward_pass(finished: tuple[Path, list[Sa
             "WHERE kind = 'loglikelihood' AND dataset = 'choice'",
         )
     }
-    assert len(found) == len(asked) == 48
-    worst = max(abs(found[s, i] - value) for (s, i, _), value in zip(asked, expected, strict=True))
+    assert found.keys() == expected.keys() and len(found) == 48
+    worst = max(abs(found[key] - value) for key, value in expected.items())
     assert worst < 1e-3, worst
 
 
 def test_documents_are_measured_as_a_plain_forward_pass_does_window_by_window(
-    finished: tuple[Path, list[Sample], Path], model_dir: Path
+    finished: tuple[Path, list[Sample], Path], passed: tuple[dict[tuple[str, int], float], dict[str, float]]
 ) -> None:
-    home, samples, work = finished
-    asked = [sample for sample in samples if sample.dataset == "texts"]
-    # of the engine's 384 tokens, less the last one that is predicted and one that is generated in any case
-    window = 382
-    assert [sample.window for sample in asked] == [window] * 4
-    ids = {sample.sample_id: sample.prompt_token_ids for sample in asked}
-    long = ids["texts:long"]
-    assert len(long) - 1 > 2 * window
-    # Cut here by hand: all that is read before the last token of a window is as long as a window at most.
-    parts = [(name, 0, 1, len(own)) for name, own in ids.items() if own is not long]
-    ends = [*range(window + 1, len(long), window), len(long)]
-    for begin, end in zip([0, *ends], ends, strict=False):
-        parts.append(("texts:long", max(0, end - window - 1), max(1, begin), end))
-    given = {
-        "prompts": [ids[name][begin:end] for name, begin, _, end in parts],
-        "starts": [start - begin for _, begin, start, _ in parts],
-    }
-    expected: dict[str, float] = {}
-    for (name, *_), value in zip(parts, reference("transformers", model_dir, given, work), strict=True):
-        expected[name] = expected.get(name, 0.0) - value
+    (home, samples, _), (_, expected) = finished, passed
+    assert [sample.window for sample in samples if sample.dataset == "texts"] == [WINDOW] * 4
     scores = rows(home, "SELECT sample_id, numerator, value FROM scores WHERE metric = 'byte_perplexity'")
     assert {row["sample_id"]: row["numerator"] for row in scores} == pytest.approx(expected, rel=1e-3)
     total = sum(expected.values())

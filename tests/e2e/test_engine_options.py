@@ -25,6 +25,7 @@ from tasks.requests import engine_identity, request_key
 from tasks.responses import RowContext
 from tests.e2e.adapters import write_adapter
 from tests.e2e.command import ROOT
+from tests.stores import SHARED_CACHE
 
 PROMPTS = [
     # <|im_start|>user Repeat: one two three four five six seven eight <|im_end|> <|im_start|>assistant
@@ -99,7 +100,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory, model_dir: Path, adapters: 
         on_disk=read_on_disk(asked, model=model, cache=work),
     )
     options = build_options(plan)
-    known = process_settings(asked, device=device, cache=work)
+    known = process_settings(asked, device=device, cache=SHARED_CACHE)
     with EngineClient(log_path=work / "engine.log", settings=known) as client:
         yield Engine(client, options, client.build(model=model_dir, options=options).resolved)
 

@@ -61,7 +61,7 @@ def test_where_the_threshold_yields_it_holds_only_while_a_short_prompt_waits(cli
         client.reset_prefix_cache()
         told[yields], messages = answers(client, asked)
         # The threshold itself is as it was: two of 64 tokens and the three short prompts share the first step.
-        assert [step.prompt_tokens for step in _told(messages)[0]][0] == 2 * 64 + 3 * 20
+        assert next(step.prompt_tokens for step in _told(messages)[0]) == 2 * 64 + 3 * 20
     assert {told[False][f"long-{n}"].prefill_steps for n in range(2)} == {7}
     # Nobody waits any more: what is left of the one, and of the other what a step of 512 tokens has room for.
     assert [told[True][f"long-{n}"].prefill_steps for n in range(2)] == [2, 3]

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.conftest import with_model
 from tests.e2e.command import Done, assay, rows
+from tests.stores import used_before
 
 pytestmark = pytest.mark.engine
 
@@ -42,7 +42,7 @@ gates:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
     folder = tmp_path_factory.mktemp("gates") / "home"
-    with_model(folder, model_dir)
+    used_before(folder, model_dir)
     return folder
 
 

@@ -5,19 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import assay, rows
+from tests.e2e.command import Done, rows
 from tests.mlflow_parts import Stored
 
 pytestmark = pytest.mark.engine
 
 
-def test_a_run_in_mlflow(home: Path) -> None:
-    done = assay(
-        *("run", "quickstart", "--limit", "3", "--json"),
-        home=home,
-        ASSAY_PREFECT_API_URL="",
-        PREFECT_UI_URL="",
-    )
+def test_a_run_in_mlflow(quickstart: tuple[Path, Done]) -> None:
+    home, done = quickstart
     assert done.code == 0, done.stderr
     assert done.stdout.count("\n") == 1
     run_id = done.json["run_id"]
@@ -48,7 +43,7 @@ def test_a_run_in_mlflow(home: Path) -> None:
         for row in rows(home, "SELECT option, value FROM plans WHERE value IS NOT NULL")
     }
     assert parent["params"]["vllm.max_model_len"] == str(planned["max_model_len"])
-    assert parent["params"]["datasets"] == "arithmetic (3), extract (3), choice (3), needle (3)"
+    assert parent["params"]["datasets"] == "arithmetic (4), extract (4), choice (4), needle (4)"
 
     files = {path.name for path in Path(parent["artifacts"].removeprefix("file://")).rglob("*")}
     assert {"report.html", "experiment.yaml", "plan.md", "plan.json", "engine.log", "figures", "quality.png"} <= files

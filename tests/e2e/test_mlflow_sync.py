@@ -1,5 +1,6 @@
 """`assay sync`, as a user runs it: runs that MLflow missed, brought to it by another process."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tasks.record import stage
 from tests.e2e.command import assay
 from tests.mlflow_parts import Stored, answered, assert_whole, begun, free_port
+from tests.stores import mlflow_store
 from warehouse.parquet import read_rows
 
 
@@ -14,6 +16,7 @@ from warehouse.parquet import read_rows
 def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
+    shutil.copy(mlflow_store(), folder / "mlflow.db")
     return folder
 
 

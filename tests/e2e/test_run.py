@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,13 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
-    folder = tmp_path_factory.mktemp("run") / "home"
-    (folder / "cache").mkdir(parents=True)
-    (folder / "cache" / "models").symlink_to(model_dir.parent)
-    return folder
+def home(quickstart: tuple[Path, Done]) -> Path:
+    return quickstart[0]
 
 
 @pytest.fixture(scope="module")
-def done(home: Path) -> Iterator[Done]:
-    yield assay("run", "quickstart", "--limit", "4", "--json", home=home)
+def done(quickstart: tuple[Path, Done]) -> Done:
+    return quickstart[1]
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import with_model
 from tests.e2e.command import Done, assay, rows
+from tests.stores import used_before
 
 BASE = """\
 name: small
@@ -32,7 +32,7 @@ def project(folder: Path, model_dir: Path, **sweeps: str) -> Path:
     (folder / "small.yaml").write_text(BASE)
     for name, text in sweeps.items():
         (folder / f"{name}.yaml").write_text(f"base: ./small.yaml\n{text}")
-    with_model(folder / "home", model_dir)
+    used_before(folder / "home", model_dir)
     return folder / "home"
 
 
@@ -121,11 +121,41 @@ def test_each_cell_is_a_run_of_its_own_below_the_sweep(
     assert rows(home, "FROM gates") == []  # a cell is measured, not judged
     with sqlite3.connect(home / "mlflow.db") as store:
         tagged = store.execute("SELECT count(*) FROM tags WHERE key = 'sweep' AND value = ?", (sweep_id,)).fetchone()
-        names = {row[0] for row in store.execute("SELECT value FROM tags WHERE key = 'assay.run_id'")}
-    assert tagged[0] >= 2 and sweep_id not in names
+    assert tagged[0] >= 2
     with sqlite3.connect(home / "prefect" / "prefect.db") as store:
         found = store.execute("SELECT f.name, r.state_type FROM flow_run r JOIN flow f ON f.id = r.flow_id").fetchall()
     assert sorted(found) == [("experiment", "COMPLETED")] * 2 + [("experiment", "FAILED"), ("sweep", "FAILED")]
+
+
+def test_mlflow_has_the_cells_below_one_run(home: Path, sweep_id: str, cells: list[dict[str, Any]]) -> None:
+    by_run: dict[str, dict[str, Any]] = {}
+    with sqlite3.connect(home / "mlflow.db") as store:
+        for run, name, status, experiment in store.execute("SELECT run_uuid, name, status, experiment_id FROM runs"):
+            tags = dict(store.execute("SELECT key, value FROM tags WHERE run_uuid = ?", (run,)))
+            if "assay.cell" not in tags:
+                params = dict(store.execute("SELECT key, value FROM params WHERE run_uuid = ?", (run,)))
+                metrics = dict(store.execute("SELECT key, value FROM metrics WHERE run_uuid = ?", (run,)))
+                known = {"id": run, "name": name, "status": status, "experiment": experiment}
+                by_run[tags["assay.run_id"]] = known | {"tags": tags, "params": params, "metrics": metrics}
+        [stored] = store.execute("SELECT name FROM experiments WHERE name <> 'Default'").fetchall()
+    assert stored == ("small",)  # one page has the sweep and its cells
+    above = by_run.pop(sweep_id)
+    assert (above["name"], above["status"]) == (f"thresholds {sweep_id}", "FINISHED")
+    assert above["tags"]["assay.kind"] == "sweep" and "mlflow.parentRunId" not in above["tags"]
+    assert above["tags"]["team"] == "7: blue" and cells[0]["cell_run_id"] in above["tags"]["mlflow.note.content"]
+    assert json.loads(above["params"]["matrix.engine.prefill"]) == [
+        {"policy": "off"}, {"policy": "fixed", "threshold": 64}
+    ]  # fmt: skip
+    assert above["metrics"] == {"runs": 3, "runs.finished": 2, "runs.failed": 1, "runs.engines_built": 1}
+    assert set(by_run) == {cell["cell_run_id"] for cell in cells}
+    assert all(by_run[cell["cell_run_id"]]["name"] == f"{cell['name']} {cell['cell_run_id']}" for cell in cells)
+    assert {run["tags"]["mlflow.parentRunId"] for run in by_run.values()} == {above["id"]}
+    assert {run["tags"]["assay.parent_run_id"] for run in by_run.values()} == {sweep_id}
+    [row] = rows(home, f"SELECT mlflow_run_id FROM runs WHERE run_id = '{sweep_id}'")
+    assert row["mlflow_run_id"] == above["id"]
+    files = {path.name: path for path in (home / "mlartifacts").rglob(f"{above['id']}/artifacts/*")}
+    assert {"report.html", "cells.csv"} <= set(files)
+    assert files["cells.csv"].read_text("utf-8").startswith("cell,")
 
 
 def test_the_pages_say_who_built_the_engine(home: Path, sweep_id: str, cells: list[dict[str, Any]]) -> None:

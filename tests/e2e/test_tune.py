@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import with_model
 from tests.e2e.command import assay, rows, start
+from tests.stores import used_before
 from warehouse.parquet import read_rows
 
 BASE = """\
@@ -38,7 +38,7 @@ def cells(home: Path) -> list[dict[str, Any]]:
 @pytest.mark.engine
 def test_a_tuning_is_killed_goes_on_and_gives_an_engine(tmp_path: Path, model_dir: Path) -> None:
     home = tmp_path / "home"
-    with_model(home, model_dir)
+    used_before(home, model_dir)
     (tmp_path / "small.yaml").write_text(BASE)
     file = tmp_path / "tuning.yaml"
     file.write_text(TUNING)

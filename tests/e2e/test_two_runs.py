@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import with_model
 from tests.e2e.command import ROOT, Done, assay, rows
+from tests.stores import used_before
 from warehouse.query import query
 
 SUMS = """source: {kind: jsonl, path: sums.jsonl}
@@ -35,7 +35,7 @@ sampling: {temperature: 0}
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    with_model(folder / "home", model_dir)
+    used_before(folder / "home", model_dir)
     lines = [f'{{"id": "s{n}", "q": "{n} + {n + 1}", "a": {2 * n + 1}}}' for n in range(6)]
     (folder / "sums.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "sums.yaml").write_text(SUMS)

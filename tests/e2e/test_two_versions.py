@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tasks.engine.installed import installed_vllm
-from tests.conftest import with_model
 from tests.e2e.command import Done, assay, rows
 from tests.e2e.other_vllm import other_python
+from tests.stores import used_before
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def versions() -> tuple[str, str]:
 def home(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
     python = other_python()
     folder = tmp_path_factory.mktemp("versions")
-    with_model(folder / "home", model_dir)
+    used_before(folder / "home", model_dir)
     (folder / "versions.yaml").write_text(EXPERIMENT)
     (folder / "other.yaml").write_text(ENGINE.replace("PYTHON", python))
     return folder / "home"

@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.command import assay, rows, start
 from tests.faults.processes import family, marked, wait_for, wait_until_dead, wait_until_gone, workers
+from tests.stores import used_before
 from warehouse.parquet import read_rows
 
 pytestmark = pytest.mark.engine
@@ -37,10 +38,7 @@ def work(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
 
 
 def new_home(work: Path, name: str, model_dir: Path) -> Path:
-    home = work / name
-    (home / "cache").mkdir(parents=True)
-    (home / "cache" / "models").symlink_to(model_dir.parent)
-    return home
+    return used_before(work / name, model_dir)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.command import Done, assay, rows
 from tests.faults.processes import wait_until_gone
+from tests.stores import used_before
 from warehouse.query import query
 
 pytestmark = pytest.mark.engine
@@ -86,10 +87,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
         (folder / f"{name}.jsonl").write_text(jsonl(items))
     (folder / "odd.yaml").write_text(ODD_DATASET)
     (folder / "odd.jsonl").write_bytes(b"\r\n".join(ODD_LINES) + b"\n\n")
-    home = folder / "home"
-    (home / "cache").mkdir(parents=True)
-    (home / "cache" / "models").symlink_to(model_dir.parent)
-    return home
+    return used_before(folder / "home", model_dir)
 
 
 @pytest.fixture(scope="module")

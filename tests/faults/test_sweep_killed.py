@@ -1,8 +1,10 @@
 """A sweep killed, or interrupted, in the middle of a cell: nothing is left running; what was finished stays, and the
 cell that was cut goes on with the answers that it had."""
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import with_model
 from tests.e2e.command import assay, rows, start
 from tests.faults.processes import family, wait_for, wait_until_dead, wait_until_gone
+from tests.stores import used_before
 from warehouse.parquet import read_rows
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
@@ -40,7 +42,7 @@ def project(folder: Path, model_dir: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "killed.yaml").write_text(BASE)
     (folder / "halves.yaml").write_text(SWEEP)
-    with_model(folder / "home", model_dir)
+    used_before(folder / "home", model_dir)
     return folder / "home"
 
 
@@ -73,6 +75,16 @@ def in_the_second_cell(home: Path) -> subprocess.Popen[str]:
 
     wait_for(cut, timeout_s=240, what="some answers of the second cell")
     return flow
+
+
+def in_mlflow(home: Path, run_id: str) -> list[str]:
+    """The status of a run there, and of the runs below it."""
+    sql = (
+        "SELECT r.status FROM runs r JOIN tags t ON t.run_uuid = r.run_uuid AND t.key = 'assay.run_id' AND t.value = ?"
+        " WHERE r.lifecycle_stage = 'active' ORDER BY r.start_time"
+    )
+    with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as store:
+        return [status for (status,) in store.execute(sql, (run_id,))]
 
 
 def states(home: Path) -> list[str]:
@@ -134,12 +146,14 @@ def test_the_next_run_closes_a_killed_sweep_and_mlflow_is_in_order(killed: Path)
     assert f"assay sweep --resume {sweep_id}" in closed[sweep_id]["error"]
     cut = closed[cells(killed)[1]["cell_run_id"]]
     assert cut["status"] == "crashed" and "assay run --resume" in cut["error"]
+    assert in_mlflow(killed, sweep_id) == ["KILLED"] and in_mlflow(killed, cut["run_id"])[0] == "KILLED"
     assert assay("sync", home=killed).code == 0
     nothing = assay("sync", "--json", home=killed)
     assert nothing.code == 0, nothing.stderr
     resumed = assay("sweep", "--resume", sweep_id, home=killed)
     assert resumed.code == 0, resumed.stderr
     assert states(killed) == ["finished", "finished"]
+    assert in_mlflow(killed, sweep_id) == ["FINISHED"] and set(in_mlflow(killed, cut["run_id"])) == {"FINISHED"}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -160,6 +174,7 @@ def test_an_interrupt_ends_a_sweep_within_five_seconds(
     assert states(home) == ["finished", "cancelled"]
     found = rows(home, "SELECT flow, status FROM runs ORDER BY started_at")
     assert [row["status"] for row in found] == ["cancelled", "finished", "cancelled"]
+    assert in_mlflow(home, cells(home)[0]["run_id"]) == ["KILLED"]
     assert took <= 5, took
     resumed = assay("sweep", "--resume", "last", "--json", home=home)
     assert resumed.code == 0, resumed.stderr

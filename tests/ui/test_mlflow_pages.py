@@ -1,6 +1,7 @@
 """MLflow's own pages in a real browser: does a person find there what is needed to choose between two runs?"""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -9,6 +10,7 @@ import pytest
 
 from tests.browser import screenshot
 from tests.mlflow_parts import MlflowServer, Stored, whole_run
+from tests.stores import mlflow_store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make setup-dev)")
 Page = playwright.Page
@@ -20,6 +22,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MlflowSer
     """A server with two runs that differ in a setting and in their answers; their ids, and their experiment's."""
     folder = tmp_path_factory.mktemp("pages")
     server = MlflowServer(folder / "server")
+    shutil.copy(mlflow_store(), server.folder / "mlflow.db")
     server.start()
     try:
         with pytest.MonkeyPatch.context() as patch:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from schemas.arm import NamedArm
 from schemas.dataset import Dataset, MetricUse, NamedDataset
 from schemas.engine import Sampling
 from schemas.guide import Guide
@@ -90,6 +91,30 @@ def test_a_prompt_that_ends_within_the_reasoning_is_known(prompt: str, begun: bo
     assert [request.reasoning_begun for request in requests] == [begun, False, False]
     assert requests[0].stop == ["\n"] and requests[0].engine_stop == []  # the engine would end the reasoning
     assert [request.reasoning_parser for request in requests] == ["think_tags", None, None]
+
+
+def test_an_arms_adapter_goes_before_the_datasets_and_log_likelihoods_are_asked_with_it() -> None:
+    config = dataset().config.model_copy(update={"adapter": "own"})
+    arms = [
+        "free",
+        "guided",
+        NamedArm(name="tuned", adapter="legal"),
+        NamedArm(name="base", like="guided", adapter="none"),
+    ]
+    asked = plan_requests(
+        dataset=dataset().model_copy(update={"config": config}),
+        samples=[sample(1, choices=2)],
+        arms=arms,
+        needs=["generate", "loglikelihood"],
+    )
+    answers = {each.arm: each for each in asked if each.kind == "generate"}
+    assert {arm: each.adapter for arm, each in answers.items()} == {
+        "free": "own", "guided": "own", "tuned": "legal", "base": None
+    }  # fmt: skip
+    assert {arm for arm, each in answers.items() if each.grammar} == {"guided", "base"}
+    scored = [(each.arm, each.choice_index, each.adapter) for each in asked if each.kind == "loglikelihood"]
+    assert scored == [("free", 0, "own"), ("free", 1, "own"), ("tuned", 0, "legal"), ("tuned", 1, "legal")]
+    assert len({each.request_id for each in asked}) == len(asked) == 8
 
 
 def test_request_ids_are_stable_and_distinct() -> None:

@@ -63,7 +63,7 @@ REQUESTS = Table(
         text("engine_id", "The engine that answered."),
         text("dataset", "The dataset's name."),
         text("sample_id", "The sample."),
-        text("arm", "free, guided, repair, free_matched, …"),
+        text("arm", "free, guided, or the name that the experiment gives an arm."),
         text("kind", "generate or loglikelihood."),
         count("choice_index", "", "Which option, or window of a document, a log-likelihood request scores, from 0."),
         count("repeat", "", "Number of the repeat, from 0."),

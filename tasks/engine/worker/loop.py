@@ -12,6 +12,7 @@ from tasks.engine.worker import memory, requests, vllm_options
 from tasks.engine.worker.lora import load_adapters
 from tasks.engine.worker.phases import PhaseClock
 from tasks.engine.worker.step_log import StepLog
+from tasks.engine.worker.stops import heed_all_stops
 from tasks.engine.worker.trace import Trace
 from tasks.engine.worker.yielding import Yielding
 
@@ -102,12 +103,14 @@ class EngineLoop:
         self._adapters = load_adapters(self._engine, message.options.get("adapters") or [])
         self._clock.add("build_s", time.monotonic() - started)
         yields = self._yielding.watch(self._engine, on=bool(message.options.get("prefill_yields")))
+        stops = heed_all_stops(self._engine, inprocess=inprocess)
         self._first_token()
         self._log.watch(self._engine)
         config = self._engine.vllm_config
         resolved = vllm_options.resolved_settings(config, options=message.options, arguments=arguments)
         resolved["core"] = "inprocess" if inprocess else "multiprocess"
         resolved["prefill_yields"] = yields
+        resolved |= stops
         resolved["device"] = device
         resolved["cores"] = sorted(os.sched_getaffinity(0))
         compile_s = getattr(config.compilation_config, "compilation_time", None)

@@ -5,11 +5,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasks.engine.grammar_form import engine_form
 from tasks.engine.protocol import WireGrammar, WireRequest, WireResult
 
 
-def sampling_parameters(request: WireRequest, *, read_cache: bool = True) -> Any:
-    """vLLM's SamplingParams for one request. Raises vLLM's own errors for values that it does not take.
+def sampling_parameters(request: WireRequest, *, read_cache: bool = True, structured: Any = None) -> Any:
+    """vLLM's SamplingParams for one request. Raises vLLM's own errors for values that it does not take, and NoForm for
+    a grammar that the engine's backend has no form for. structured: the engine's StructuredOutputsConfig.
 
     read_cache: a log-likelihood request may take its context from the prefix cache. vLLM forbids it by default, since
     it has no log-probabilities of cached tokens; the context's are not needed (see `InFlight.needs_rerun`)."""
@@ -34,24 +36,35 @@ def sampling_parameters(request: WireRequest, *, read_cache: bool = True) -> Any
         seed=sampling.seed,
         stop=sampling.stop,
         ignore_eos=sampling.ignore_eos,
-        structured_outputs=None if request.grammar is None else _structured_outputs(request.grammar),
+        structured_outputs=None if request.grammar is None else _structured_outputs(request.grammar, structured),
         output_kind=RequestOutputKind.DELTA,
     )
 
 
-def _structured_outputs(grammar: WireGrammar) -> Any:
+def _structured_outputs(grammar: WireGrammar, structured: Any) -> Any:
     from vllm.sampling_params import StructuredOutputsParams  # noqa: PLC0415
 
-    match grammar.kind:
+    form, content = engine_form(
+        kind=grammar.kind,
+        content=grammar.content,
+        after=grammar.after,
+        backend=getattr(structured, "backend", "xgrammar"),
+        whitespace=not getattr(structured, "disable_any_whitespace", True),
+    )
+    match form:
         case "json_schema":
-            return StructuredOutputsParams(json=grammar.content)
+            return StructuredOutputsParams(json=content)
         case "json_object":
             return StructuredOutputsParams(json_object=True)
         case "regex":
-            return StructuredOutputsParams(regex=grammar.content)
+            return StructuredOutputsParams(regex=content)
         case "choice":
-            return StructuredOutputsParams(choice=json.loads(grammar.content))
-    raise ValueError(f"unknown kind of grammar: {grammar.kind}")
+            return StructuredOutputsParams(choice=json.loads(content))
+        case "ebnf":
+            return StructuredOutputsParams(grammar=content)
+        case "structural_tag":
+            return StructuredOutputsParams(structural_tag=content)
+    raise ValueError(f"unknown form of a grammar: {form}")
 
 
 @dataclass(slots=True)

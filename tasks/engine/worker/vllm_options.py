@@ -82,7 +82,7 @@ _ARGUMENT_OF = {
     "quantization": ("quantization",),
     "memory.kv_dtype": ("kv_cache_dtype",),
     "memory.cpu_offload_gb": ("cpu_offload_gb",),
-    "adapters": ("enable_lora", "max_loras", "max_cpu_loras", "max_lora_rank"),
+    "adapters": ("enable_lora", "max_loras", "max_cpu_loras", "max_lora_rank", "lora_target_modules"),
     "speculative": ("speculative_config",),
     "parallel": ("tensor_parallel_size", "pipeline_parallel_size", "distributed_executor_backend"),
     "hf_overrides": ("hf_overrides",),
@@ -111,6 +111,10 @@ def _asked_for(options: dict[str, Any], *, trace_dir: str | None) -> dict[str, A
             "max_cpu_loras": max(len(options["adapters"]), options["max_loras"]),
             "max_lora_rank": options["max_lora_rank"],
         }
+        # The layers that are changed, and no others: every one that vLLM makes room in costs time, and with the output
+        # layer among them a CPU dies of a prompt's log-probabilities.
+        if modules := sorted({name for adapter in options["adapters"] for name in adapter.get("modules", ())}):
+            arguments["lora_target_modules"] = modules
     if options.get("speculative"):
         arguments["speculative_config"] = _speculative(options["speculative"])
     if options.get("hf_overrides"):
@@ -157,8 +161,8 @@ def _fit_to(known: set[str], arguments: dict[str, Any]) -> None:
     """Puts what a release takes elsewhere where it takes it."""
     if "attention_backend" in arguments and "attention_backend" not in known and "attention_config" in known:
         arguments["attention_config"] = {"backend": arguments.pop("attention_backend")}
-    # Statistics that an older release does not have are not missed.
-    for name in ("cudagraph_metrics", "enable_logging_iteration_details"):
+    # Statistics that an older release does not have are not missed, nor is where it could save time.
+    for name in ("cudagraph_metrics", "enable_logging_iteration_details", "lora_target_modules"):
         if name not in known:
             arguments.pop(name, None)
 

@@ -60,9 +60,20 @@ def _rest(config: Any) -> dict[str, Any]:
         "speculative": None if speculative is None else _speculation(speculative),
         "cpu_offload_gb": getattr(offload or config.cache_config, "cpu_offload_gb", None),
         "sleep_mode": getattr(config.model_config, "enable_sleep_mode", None),
+        **_grammar_limits(),
         "batch_invariant": os.environ.get("VLLM_BATCH_INVARIANT", "0") == "1",
         "compile_cache": os.environ.get("VLLM_CACHE_ROOT"),
         "python": sys.executable,
+    }
+
+
+def _grammar_limits() -> dict[str, Any]:
+    """What vLLM reads of its environment for grammars; None where this release does not have it."""
+    from vllm import envs  # noqa: PLC0415 - costs seconds
+
+    return {
+        "grammar_cache_mb": getattr(envs, "VLLM_XGRAMMAR_CACHE_MB", None),
+        "grammar_regex_timeout_s": getattr(envs, "VLLM_REGEX_COMPILATION_TIMEOUT_S", None),
     }
 
 
@@ -116,6 +127,7 @@ def versions() -> dict[str, str]:
         "xgrammar": ("xgrammar",),
         "guidance": ("llguidance",),
         "outlines": ("outlines_core",),
+        "lm-format-enforcer": ("lm-format-enforcer",),
         "transformers": ("transformers",),
     }.items():
         for distribution in distributions:

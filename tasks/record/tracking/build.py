@@ -11,11 +11,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from schemas.arm import NamedArm, stored_arms
 from schemas.errors import RunError
+from schemas.run import MADE_OF_RUNS
 from tasks.gate.keep import gates_word
 from tasks.record.tracking import names
+from tasks.record.tracking.cells import above_cells, cell_of, experiment_of, files_of_cells
 from tasks.record.tracking.note import describe, plan_page
-from tasks.record.tracking.publication import Publication, TrackedDataset, TrackedFile, TrackedRun
+from tasks.record.tracking.publication import PARENT, Publication, TrackedDataset, TrackedFile, TrackedRun
 from warehouse.parquet import read_rows
 
 STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED", "cancelled": "KILLED", "crashed": "KILLED"}
@@ -26,7 +29,7 @@ to know which server it reported to."""
 _FILES = ("report.html", "experiment.yaml", "plan.md", "plan.json", "engine.log", "warnings.txt")
 _GATE_FILES = ("gates.md", "gates.xml")
 _SOURCE_TYPES = {"hf": "hf"}
-_COMMANDS = {"score": "score", "import": "import"}
+_COMMANDS = {flow: flow for flow in ("score", "import", *MADE_OF_RUNS)}
 """The command by the flow, where it is not `run`."""
 _DIGEST = 16
 
@@ -80,28 +83,52 @@ def build_publication(home: Path, run_id: str) -> Publication:
     folder = home / "runs" / run_id
     folder.mkdir(parents=True, exist_ok=True)
     run = rows.run
+    if run["flow"] in MADE_OF_RUNS:
+        return _above_cells(home, rows, folder)
     return Publication(
         run_id=run_id,
+        below=run["parent_run_id"],
         experiment=run["name"],
         status=STATUS[run["status"]],
         step=max((row["revision"] for row in rows.metrics), default=0),
         metrics_ms=_ms(run["ended_at"] or run["started_at"]),
-        parent=_parent(rows, folder),
+        parent=_parent(rows, folder, cell=cell_of(home, run)),
         children=_children(rows) if rows.ended else [],
         files=_files(rows, folder) if rows.ended else [],
     )
 
 
-def _parent(rows: RunRows, folder: Path) -> TrackedRun:
+def _above_cells(home: Path, rows: RunRows, folder: Path) -> Publication:
     run = rows.run
+    cells = read_rows(home, "sweep_cells", run["run_id"])
+    return Publication(
+        run_id=run["run_id"],
+        experiment=experiment_of(run),
+        status=STATUS[run["status"]],
+        step=run["revision"],
+        metrics_ms=_ms(run["ended_at"] or run["started_at"]),
+        parent=above_cells(run, cells, tags=_tags(rows), prefect_page=_prefect_page(folder)),
+        children=[],
+        files=files_of_cells(run, folder) if rows.ended else [],
+    )
+
+
+def _prefect_page(folder: Path) -> str | None:
     page = folder / PREFECT_PAGE
-    note = describe(run, rows.metrics, prefect_page=page.read_text().strip() if page.exists() else None)
+    return page.read_text().strip() if page.exists() else None
+
+
+def _parent(rows: RunRows, folder: Path, *, cell: str | None) -> TrackedRun:
+    run = rows.run
+    note = describe(run, rows.metrics, prefect_page=_prefect_page(folder))
+    above = {} if run["parent_run_id"] is None else {PARENT: str(run["parent_run_id"])}
     return TrackedRun(
         key="",
-        name=run["run_id"],  # the experiment has its name; a list shows the first twenty characters
+        # The experiment has its name; a list shows the first twenty characters.
+        name=run["run_id"] if cell is None else f"{cell} {run['run_id']}",
         started_ms=_ms(run["started_at"]),
         ended_ms=None if run["ended_at"] is None else _ms(run["ended_at"]),
-        tags=_tags(rows) | {"assay.kind": run["flow"] or "experiment", "mlflow.note.content": note},
+        tags=_tags(rows) | above | {"assay.kind": run["flow"] or "experiment", "mlflow.note.content": note},
         params=names.parent_params(config=run["config"], datasets=rows.datasets, engine=rows.engine, plans=rows.plans),
         metrics=names.parent_metrics(rows.metrics, engine=rows.engine) if rows.ended else {},
         datasets=[_dataset(row, rows) for row in rows.datasets],
@@ -128,6 +155,9 @@ def _child(rows: RunRows, key: str, cell: Row) -> TrackedRun:
     used = [row for row in rows.datasets if row["dataset"] in has_arm]
     load = {name: cell[name] for name in ("concurrency", "rate", "burstiness", "repeat") if cell[name] is not None}
     params = {"model": names.model_of(run["config"]), "arm": arm, "datasets": names.rows_of(used), **load}
+    for each in stored_arms(run["config"]["arms"]):
+        if isinstance(each, NamedArm) and each.name == arm:
+            params["adapter"] = each.adapter
     if cell["kind"] != "quality":
         params["load"] = cell["kind"]
     what = [arm or "all arms", *([] if cell["kind"] == "quality" else [cell["kind"]])]

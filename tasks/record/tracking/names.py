@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from schemas.arm import arm_words, stored_arms
+
 MAX_METRICS = 49
 """MLflow's compare page freezes with many more."""
 VALUE_CHARACTERS = 500
@@ -62,7 +64,7 @@ def parent_params(
     params: dict[str, Any] = {
         "model": model_of(config),
         "datasets": rows_of(datasets) or ", ".join(dataset["name"] for dataset in listed),
-        "arms": ", ".join(config["arms"]),
+        "arms": ", ".join(arm_words(arm) for arm in stored_arms(config["arms"])),
     }
     for name in ("temperature", "top_p", "top_k", "seed", "max_tokens"):
         values = list(dict.fromkeys(str(each.get(name)) for each in sampling if each.get(name) is not None))

@@ -23,6 +23,30 @@ def describe(run: Row, metrics: Sequence[Row], *, prefect_page: str | None) -> s
     return text if len(text) <= NOTE_CHARACTERS else text[: NOTE_CHARACTERS - 1] + "…"
 
 
+def describe_cells(run: Row, cells: Sequence[Row], *, prefect_page: str | None) -> str:
+    """The same of a sweep, an ablation or a tuning: how it ended, where its page is, its runs. Markdown."""
+    shown = [f"**{run['status']}**"]
+    if run["status"] == "running":
+        shown.append("its page and its table come when it ends")
+    else:
+        shown += [f"[report]({RUN_PAGE}/artifacts/report.html)", f"[table]({RUN_PAGE}/artifacts/cells.csv)"]
+    shown += _prefect(run, prefect_page)
+    parts = [" · ".join(shown), f"SQL: `assay sql \"FROM sweep_results WHERE run_id = '{run['run_id']}'\"`"]
+    if run["status"] not in ("running", "finished"):
+        parts.append(f"Why: {_text(run['error'] or 'no reason was written')}")
+        parts.append(f"Go on where it stopped: `assay {run['flow']} --resume {run['run_id']}`.")
+    if cells:
+        lines = ["| cell | repeat | state | seconds | run |", "| --- | ---: | --- | ---: | --- |"]
+        for row in sorted(cells, key=lambda each: each["order_index"])[:_ROWS]:
+            seconds = "–" if row["seconds"] is None else f"{row['seconds']:.1f}"
+            told = (_cell(row["name"]), row["repeat"] + 1, row["state"], seconds, row["cell_run_id"] or "")
+            lines.append(f"| {' | '.join(map(str, told))} |")
+        parts.append("\n".join([*lines, *([f"… and {len(cells) - _ROWS} more"] if len(cells) > _ROWS else [])]))
+    parts.append(_warnings(run))
+    text = "\n\n".join(part for part in parts if part)
+    return text if len(text) <= NOTE_CHARACTERS else text[: NOTE_CHARACTERS - 1] + "…"
+
+
 def plan_page(run: Row, plans: Iterable[Row]) -> str:
     """plan.md: each engine option, what it is instead of, who chose it and why."""
     lines = [f"# Plan of {_cell(run['name'])}, run {run['run_id']}", ""]
@@ -36,7 +60,6 @@ def plan_page(run: Row, plans: Iterable[Row]) -> str:
 
 
 def _first_line(run: Row, prefect_page: str | None) -> str:
-    flow_run = run["prefect_flow_run_id"]
     shown = [f"**{run['status']}**"]
     if run["status"] == "running":
         shown.append("numbers, report and log come when it ends")
@@ -44,12 +67,16 @@ def _first_line(run: Row, prefect_page: str | None) -> str:
         shown.append(f"[report]({RUN_PAGE}/artifacts/report.html)")
         if run["flow"] not in _WITHOUT_ENGINE:
             shown.append(f"[engine log]({RUN_PAGE}/artifacts/engine.log)")
-    if prefect_page is not None:
-        shown.append(f"[Prefect]({prefect_page})")
-    elif flow_run is not None:
-        shown.append(f"Prefect flow run `{flow_run}`")
+    shown += _prefect(run, prefect_page)
     sql = f"assay sql \"FROM leaderboard WHERE run_id = '{run['run_id']}'\""
     return " · ".join(shown) + f"\n\nSQL: `{sql}`"
+
+
+def _prefect(run: Row, page: str | None) -> list[str]:
+    if page is not None:
+        return [f"[Prefect]({page})"]
+    flow_run = run["prefect_flow_run_id"]
+    return [] if flow_run is None else [f"Prefect flow run `{flow_run}`"]
 
 
 def _failure(run: Row) -> str:

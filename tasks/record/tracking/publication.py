@@ -6,6 +6,8 @@ VERSION = 1
 """Of the document's form; a spool written by a newer assay is left alone."""
 
 
+PARENT = "assay.parent_run_id"
+"""The tag of a cell's run: the run of assay that it is below."""
 RUN_PAGE = "mlflow-run-page:"
 """Stands for the run's page, whose address is only known once MLflow has the run."""
 
@@ -50,11 +52,13 @@ class TrackedFile(Part):
 class Publication(Part):
     """One run with its children and files. Where a tag says RUN_PAGE, the address of its page in MLflow is put.
 
-    status: MLflow's word (RUNNING, FINISHED, FAILED, KILLED), which the children share. step and metrics_ms: what every
+    below: the run of assay (a sweep) whose run in MLflow is the parent's own parent; None for a run of its own. status:
+    MLflow's word (RUNNING, FINISHED, FAILED, KILLED), which the children share. step and metrics_ms: what every
     metric is logged under, fixed here so that a value that is logged again is the same value and not another one."""
 
     version: int = VERSION
     run_id: str
+    below: str | None = None
     experiment: str
     status: str
     step: int

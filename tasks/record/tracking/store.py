@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from schemas.run import MADE_OF_RUNS
 from tasks.record.tracking.errors import TrackingError, TrackingUnreachable
-from tasks.record.tracking.publication import RUN_PAGE, Publication, TrackedDataset, TrackedRun
+from tasks.record.tracking.publication import PARENT, RUN_PAGE, Publication, TrackedDataset, TrackedRun
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -64,15 +65,16 @@ def is_local(home: Path) -> bool:
     return tracking_uri(home).startswith("sqlite")
 
 
-def publish(publication: Publication, *, home: Path, deadline: Deadline) -> str:
-    """Makes MLflow agree with the publication and gives the id of its run.
+def publish(publication: Publication, *, home: Path, deadline: Deadline, above: str | None = None) -> str:
+    """Makes MLflow agree with the publication and gives the id of its run. above: the id of the run that it is below,
+    where MLflow has that one already; else it is put there when that one comes.
 
     Raises TrackingError, or one of MLflow's, SQLAlchemy's or the artifact store's own exceptions."""
     with _client(home, deadline) as client:
         experiment_id = _experiment_id(client, publication.experiment, home)
         deadline.check()
         made = _Made(client, experiment_id, publication.run_id, deadline)
-        parent_id = made.run(publication.parent, parent_id=None)
+        parent_id = made.run(publication.parent, parent_id=above)
         ids = [(parent_id, publication.parent)]
         ids += [(made.run(child, parent_id=parent_id), child) for child in publication.children]
         page = f"#/experiments/{experiment_id}/runs/{parent_id}"
@@ -87,6 +89,8 @@ def publish(publication: Publication, *, home: Path, deadline: Deadline) -> str:
             deadline.check()
             _set_status(client, run_id, publication.status, end)
         _send_files(client, parent_id, publication, home=home, deadline=deadline)
+        if publication.parent.tags.get("assay.kind") in MADE_OF_RUNS:
+            _take_in(client, experiment_id, publication.run_id, parent_id, deadline)
         return parent_id
 
 
@@ -149,6 +153,21 @@ class _Made:
             self._by_key[key] = first
             for run in again:
                 self._client.delete_run(run.info.run_id)
+
+
+def _take_in(client: "MlflowClient", experiment_id: str, run_id: str, parent_id: str, deadline: Deadline) -> None:
+    """Puts the runs of a sweep's cells below it that came to MLflow before it did."""
+    token = None
+    while True:
+        deadline.check()
+        query = f"tags.`{PARENT}` = '{run_id}'"
+        page = client.search_runs([experiment_id], query, max_results=500, page_token=token)
+        for run in page:
+            if run.data.tags.get(_PARENT_TAG) != parent_id:
+                client.set_tag(run.info.run_id, _PARENT_TAG, parent_id)
+        token = page.token
+        if not token:
+            return
 
 
 def _key(run: "Run") -> str:

@@ -81,12 +81,20 @@ def publish_waiting(home: Path, run_id: str, *, deadline: store.Deadline) -> str
             waiting = spool.read(home, run_id)
             if waiting is None:
                 return None
-            mlflow_run_id = store.publish(waiting.publication, home=home, deadline=deadline)
+            mlflow_run_id = store.publish(
+                waiting.publication, home=home, deadline=deadline, above=_above(home, waiting.publication.below)
+            )
             write_id(home, run_id, mlflow_run_id)
             spool.done(home, run_id, waiting)
             return mlflow_run_id
     except Timeout as error:
         raise TrackingUnreachable("another process is sending this run to MLflow") from error
+
+
+def _above(home: Path, run_id: str | None) -> str | None:
+    """The id of the MLflow run of the sweep that a run is a cell of; None where there is none, or none yet."""
+    file = None if run_id is None else home / "runs" / run_id / ID_FILE
+    return file.read_text().strip() if file is not None and file.exists() else None
 
 
 def write_id(home: Path, run_id: str, mlflow_run_id: str) -> None:

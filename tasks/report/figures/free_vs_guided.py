@@ -1,4 +1,5 @@
-"""What guiding changes: the paired difference of each metric with its interval, round a line at no difference."""
+"""What one arm changes against another, as guiding does: the paired difference of each metric with its interval, round
+a line at no difference."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from tasks.report.quality import arm_comparisons, plain_metric
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLE = "Guided minus free, paired by sample"
+TITLE = "Arms against each other, paired by sample"
 _COLOURS = {"better": GOOD, "worse": BAD, "same": INK, "undecided": MUTED}
 
 
@@ -18,10 +19,17 @@ def _rows(data: ReportData) -> list[Row]:
     return [row for row in arm_comparisons(data) if is_number(row.get("effect"))]
 
 
+def _names(row: Row, rows: list[Row]) -> str:
+    """Dataset and metric, and where several pairs of arms are compared, the arms."""
+    name = f"{row['dataset']} · {plain_metric(row['metric'])}"
+    pairs = {(each["candidate_arm"], each["baseline_arm"]) for each in rows}
+    return name if len(pairs) == 1 else f"{name} · {row['candidate_arm']} − {row['baseline_arm']}"
+
+
 def describe(data: ReportData) -> str:
     """What the figure shows, in words."""
     parts = [
-        f"{row['dataset']} {plain_metric(row['metric'])}: {row['effect']:+.3f}, {row['verdict']}" for row in _rows(data)
+        f"{_names(row, _rows(data)).replace(' · ', ' ')}: {row['effect']:+.3f}, {row['verdict']}" for row in _rows(data)
     ]
     return "Differences with 95 % intervals; right of zero the candidate arm is higher. " + "; ".join(parts) + "."
 
@@ -29,11 +37,12 @@ def describe(data: ReportData) -> str:
 def table(data: ReportData) -> Table:
     """The dots and bars as numbers."""
     return (
-        ("Dataset", "Metric", "Difference", "from", "to", "Verdict"),
+        ("Dataset", "Metric", "Arms", "Difference", "from", "to", "Verdict"),
         [
             (
                 row["dataset"],
                 plain_metric(row["metric"]),
+                f"{row['candidate_arm']} − {row['baseline_arm']}",
                 *(cell(row.get(k)) for k in ("effect", "lo", "hi")),
                 row["verdict"],
             )
@@ -63,12 +72,12 @@ def draw(data: ReportData) -> "Figure | None":
             axes.annotate(
                 row["verdict"], (1.01, line), xycoords=("axes fraction", "data"), va="center", color=colour, fontsize=10
             )
-        axes.set_yticks(range(len(rows)), [f"{row['dataset']} · {plain_metric(row['metric'])}" for row in rows])
+        axes.set_yticks(range(len(rows)), [_names(row, rows) for row in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         shares = all(abs(row["effect"]) <= 1 for row in rows)
         reach = min(max(ends), 1.0) if shares else max(ends)
         axes.set_xlim(-1.08 * reach, 1.08 * reach)
         pairs = {(row["candidate_arm"], row["baseline_arm"]) for row in rows}
-        names = " / ".join(f"{candidate} − {baseline}" for candidate, baseline in sorted(pairs))
-        axes.set_xlabel(f"{names}, mean difference and 95 % interval")
+        names = "".join(f"{candidate} − {baseline}, " for candidate, baseline in pairs if len(pairs) == 1)
+        axes.set_xlabel(f"{names}mean difference and 95 % interval")
     return fig

@@ -11,9 +11,10 @@ def section(data: ReportData) -> Section | None:
     compared, form = arm_comparisons(data), form_rows(data)
     if not compared and not form:
         return None
+    pairs = list(dict.fromkeys((row["candidate_arm"], row["baseline_arm"]) for row in compared))
     return Section(
         anchor="arms",
-        title="Free against guided",
+        title="Free against guided" if set(pairs) <= {("guided", "free")} else "Arms compared",
         template="_arms.html.j2",
-        context={"comparisons": compared, "form": form},
+        context={"comparisons": compared, "form": form, "pairs": pairs, "pair": data.pair},
     )

@@ -23,6 +23,7 @@ def section(data: ReportData) -> Section | None:
             "shortened": packed.shortened,
             "dataset_names": data.dataset_names,
             "arms": data.arms,
+            "pair": data.pair,
             "statuses": STATUSES,
             "metrics": [(name, plain_metric(name)) for name in packed.metrics],
             "sample_count": len(data.samples),

@@ -40,8 +40,9 @@ from tasks.model.resolve import model_folder
 from tests.bench.peers.agree import Answers, assay_answers, lm_eval_answers, show
 from tests.bench.peers.environment import peer_environment
 from tests.bench.peers.inputs import Inputs, write_for_assay, write_for_lm_eval
-from tests.conftest import SHARED_CACHE, SMALL_MODEL, with_model
+from tests.conftest import SMALL_MODEL
 from tests.e2e.command import ROOT, command, environment, rows
+from tests.stores import SHARED_CACHE, with_model
 
 REQUIREMENT = "lm_eval[vllm]==0.4.13"
 START_STOP, WHOLE_SHIPPED, WHOLE_INPROCESS = 0.5, 0.8, 1.0

@@ -12,8 +12,6 @@ from schemas.run import MADE_OF_RUNS, CellContext
 from tasks.cells.record import CellsRecord, cell_row, config_hash, specs_of, stored_cells, stored_sweep
 from tasks.record import stage
 from tasks.record.open import open_run, resumable_run
-from tasks.record.reconcile import close_orphans
-from tasks.record.tracking import spool
 from tasks.session import Session
 from warehouse.query import query
 from warehouse.schema import TABLES
@@ -104,23 +102,6 @@ def test_a_stored_sweep_is_found_by_its_id_or_as_the_last_one(tmp_path: Path) ->
         stored_sweep(tmp_path, SWEEP[:-1] + "b", flow="sweep")
     with pytest.raises(ConfigError, match=r"no run last of `assay sweep`.*`assay runs` lists them"):
         stored_sweep(tmp_path / "empty", "last", flow="sweep")
-
-
-@pytest.mark.parametrize("flow", MADE_OF_RUNS)
-def test_one_whose_process_is_gone_is_closed_and_is_none_of_mlflows(tmp_path: Path, flow: str) -> None:
-    record = a_record(tmp_path, flow=flow)
-    record.begin()
-    record.cells(CELLS)
-    (record.folder / "lock").touch()
-    [closed] = close_orphans(tmp_path)
-    assert (closed.run_id, closed.mlflow_run_id, closed.tracking) == (SWEEP, None, None)
-    [(status, error)] = query(home=tmp_path, sql="SELECT status, error FROM runs").rows
-    assert status == "crashed" and f"assay {flow} --resume {SWEEP}" in error
-    assert spool.waiting(tmp_path) == [] and not (tmp_path / "mlflow.db").exists()
-    again = a_record(tmp_path, flow=flow)
-    again.begin()
-    again.end(status="finished", error=None, warnings=[])
-    assert query(home=tmp_path, sql="SELECT status, error FROM runs").rows == [("finished", None)]
 
 
 @pytest.mark.parametrize("flow", MADE_OF_RUNS)

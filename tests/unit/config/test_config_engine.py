@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import save_file
 
+from schemas.arm import NamedArm
 from schemas.errors import ConfigError
 from schemas.experiment import Experiment
 from tasks.config.resolve import load_experiment
@@ -46,6 +47,20 @@ def test_a_dataset_chooses_an_adapter_and_its_use_another(tmp_path: Path) -> Non
     assert load_experiment(path).datasets[0].config.adapter == "tuned"
     path.write_text(path.read_text().replace("adapter: tuned}", "adapter: tunned}"))
     with pytest.raises(ConfigError, match=r"asks for the adapter `tunned`.*did you mean `tuned`"):
+        load_experiment(path)
+
+
+def test_an_arm_has_an_adapter_of_its_own_and_a_misspelt_one_gets_the_nearest(tmp_path: Path) -> None:
+    write_adapter(tmp_path / "tuned", seed=1)
+    engine = "adapters: [{name: tuned, path: tuned}]"
+    load(tmp_path, engine)
+    path = tmp_path / "own.yaml"
+    text = path.read_text()
+    path.write_text(text + "arms: [free, {name: legal, adapter: tuned}]\n")
+    arms = load_experiment(path).arms
+    assert arms == ["free", NamedArm(name="legal", like="free", adapter="tuned")]
+    path.write_text(text + "arms: [free, {name: legal, adapter: tunned}]\n")
+    with pytest.raises(ConfigError, match=r"arms\[1\].adapter: the engine has no adapter `tunned`.*mean `tuned`"):
         load_experiment(path)
 
 

@@ -64,6 +64,7 @@ KNOWN = (
     "max_loras",
     "max_cpu_loras",
     "max_lora_rank",
+    "lora_target_modules",
     "speculative_config",
     "tensor_parallel_size",
     "hf_overrides",
@@ -95,7 +96,10 @@ def arguments(**options: Any) -> Any:
 def test_options_become_the_arguments_of_the_release() -> None:
     made = arguments(
         quantization="fp8",
-        adapters=[{"name": "a", "path": "/a"}, {"name": "b", "path": "/b"}],
+        adapters=[
+            {"name": "a", "path": "/a", "modules": ["q_proj", "v_proj"]},
+            {"name": "b", "path": "/b", "modules": ["down_proj", "q_proj"]},
+        ],
         max_loras=2,
         max_lora_rank=8,
         speculative={"method": "ngram", "tokens": 3, "lookup": [2, 4]},
@@ -109,6 +113,7 @@ def test_options_become_the_arguments_of_the_release() -> None:
     )
     assert made.quantization == "fp8"
     assert (made.enable_lora, made.max_loras, made.max_cpu_loras, made.max_lora_rank) == (True, 2, 2, 8)
+    assert made.lora_target_modules == ["down_proj", "q_proj", "v_proj"]
     assert made.speculative_config == {
         "method": "ngram",
         "num_speculative_tokens": 3,

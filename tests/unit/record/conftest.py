@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.record.tracking import sync
+from tests import stores
 from tests.mlflow_parts import MlflowServer
 
 
@@ -21,13 +22,9 @@ def quick_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mlflow_store() -> Path:
     """MLflow's SQLite file with its tables and nothing in them: making them takes seconds."""
-    from mlflow import MlflowClient
-
-    file = tmp_path_factory.mktemp("store") / "mlflow.db"
-    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments(max_results=1)
-    return file
+    return stores.mlflow_store()
 
 
 @pytest.fixture

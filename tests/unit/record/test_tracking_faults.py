@@ -136,7 +136,7 @@ def test_a_run_that_is_broken_off_is_not_kept_waiting_again(empty_home: Path, us
         stage.end(session, status="cancelled", error="interrupted")
         began = time.monotonic()
         with pytest.raises(TrackingError):
-            mlflow_run.close_run(session.run)
+            mlflow_run.close_run(session.run.home, session.run.run_id)
         assert time.monotonic() - began < 0.5
     waiting = spool.read(empty_home, session.run.run_id)
     assert waiting is not None and waiting.publication.status == "KILLED"

@@ -11,8 +11,10 @@ import report_rows
 
 from tasks.report import sections as registry
 from tasks.report import timeline, usage
+from tasks.report.arms import form_rows
 from tasks.report.build import render
 from tasks.report.data import ReportData, from_tables
+from tasks.report.figures.free_vs_guided import table as effects_table
 from tasks.report.figures.quality import table as figure_table
 from tasks.report.links import links
 from tasks.report.memory import memory_rows
@@ -270,3 +272,24 @@ def test_an_engine_that_stood_already_has_no_start() -> None:
     assert "It stood already: run <code>20261128T153520-19db44</code> built it." in page
     assert "no phase was timed" not in page
     assert "It stood already" not in render(run_of(report_rows.tables(sizes={"extract": 4})), drawn={})
+
+
+def test_arms_of_names_of_their_own_are_listed_and_compared_by_them() -> None:
+    tables = report_rows.tables()
+    renamed = {"free": "free", "guided": "tuned"}
+    for table in ("profiles", "requests", "scores", "metrics", "cells"):
+        for row in tables.get(table, []):
+            row["arm"] = renamed.get(row.get("arm"), row.get("arm"))
+    for row in tables["comparisons"]:
+        row["candidate_arm"] = "tuned"
+    again = [{**row, "candidate_arm": "other", "baseline_arm": "tuned"} for row in tables["comparisons"]]
+    config = {"arms": ["free", {"name": "tuned", "like": "free", "adapter": "legal"}]}
+    tables["runs"][0]["config"] = json.dumps(config)
+    one, two = run_of(tables), run_of(tables | {"comparisons": [*tables["comparisons"], *again]})
+    assert one.pair == ("free", "tuned") and one.arms == ["free", "tuned"]
+    assert all(row["kind"] == "free" for row in form_rows(one))
+    for data, words in ((one, "tuned less free."), (two, "tuned less free, other less tuned.")):
+        page = render(data, drawn={})
+        assert '<h2 id="h-arms">Arms compared</h2>' in page and "Free against guided" not in page
+        assert words in page and "Changed from free to tuned" in page
+    assert {row[2] for row in effects_table(two)[1]} == {"tuned − free", "other − tuned"}

@@ -1,16 +1,15 @@
 """Small datasets and files of answers for the tests of scoring without an engine."""
 
-import atexit
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tests.stores import mlflow_store
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,22 +35,11 @@ def cities(folder: Path, *, extra: str = "id_field: id\n", metrics: str = "[exac
     return path
 
 
-@cache
-def _mlflow_store() -> Path:
-    """MLflow's SQLite file with its tables and nothing in them: making them takes seconds, so it is made once."""
-    from mlflow import MlflowClient
-
-    folder = Path(tempfile.mkdtemp(prefix="mlflow-"))
-    atexit.register(shutil.rmtree, folder)
-    MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}").search_experiments(max_results=1)
-    return folder / "mlflow.db"
-
-
 def assay(*arguments: str, home: Path, path: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own. path: more folders with packages."""
     if not (home / "mlflow.db").exists():
         home.mkdir(parents=True, exist_ok=True)
-        shutil.copy(_mlflow_store(), home / "mlflow.db")
+        shutil.copy(mlflow_store(), home / "mlflow.db")
     environment = os.environ | {
         "ASSAY_HOME": str(home),
         "PYTHONPATH": os.pathsep.join(str(each) for each in (ROOT, *path)),

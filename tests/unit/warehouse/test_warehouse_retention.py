@@ -122,6 +122,102 @@ def test_false_is_no_baseline_and_a_chain_of_them_stays(home: Path) -> None:
     assert going(home, Policy(max_bytes=0)) == ["a", "b", "c", "d"]
 
 
+def sweep(
+    home: Path, run_id: str, *, days: float, cells: int = 2, status: str = "finished", size: int = 0
+) -> list[str]:
+    """A sweep with its cells' runs, the last of which failed, each with a lock file as a session leaves it."""
+    add(home, run_id, days=days, status=status, size=size)
+    ids = [f"{run_id}-{number}" for number in range(cells)]
+    for number, cell in enumerate(ids):
+        add(home, cell, days=days + 0.1, status="failed" if number == cells - 1 else "finished", size=size)
+        row = {"cell_index": number, "repeat": 0, "state": "finished", "cell_run_id": cell}
+        write_rows(home=home, table="sweep_cells", run_id=run_id, rows=[row], part=f"p{number}", revision=1)
+        below(home, cell, run_id)
+    return ids
+
+
+def below(home: Path, run_id: str, parent: str) -> None:
+    row = dict(zip(("name", "status", "ended_at"), _row(home, run_id), strict=True))
+    write_rows(home=home, table="runs", run_id=run_id, rows=[row | {"parent_run_id": parent}], part="z", revision=3)
+    (home / "runs" / run_id / "lock").touch()
+
+
+def _row(home: Path, run_id: str) -> tuple[Any, ...]:
+    return query(home=home, sql=f"SELECT name, status, ended_at FROM runs WHERE run_id = '{run_id}'").rows[0]
+
+
+def test_a_sweep_and_its_runs_go_or_stay_together(home: Path) -> None:
+    old = sweep(home, "a", days=89.95)
+    new = sweep(home, "b", days=2)
+    add(home, "c", days=99)
+    # The cells of `a` ended before the 90 days, the sweep itself did not.
+    assert going(home, Policy(older_than_s=90 * DAY)) == ["c"]
+    assert reasons(home, Policy(older_than_s=90 * DAY))[old[0]] == "it belongs to a, which stays"
+    assert going(home, Policy(older_than_s=80 * DAY)) == ["a", *old, "c"]
+    assert reasons(home, Policy(older_than_s=80 * DAY))[old[1]] == "it belongs to a, which goes"
+    # Of the status only the sweep's own counts: a failed cell is a result of it.
+    assert going(home, Policy(statuses=frozenset({"failed"}))) == []
+    done = prune(home, plan_prune(home, Policy(older_than_s=80 * DAY), now=NOW))
+    assert done.run_ids == ("a", *old, "c") and not done.stayed
+    assert query(home=home, sql="SELECT run_id FROM runs ORDER BY 1").rows == [("b",), *((each,) for each in new)]
+    assert query(home=home, sql="SELECT DISTINCT run_id FROM sweep_cells").rows == [("b",)]
+    assert not any((home / "runs" / each).exists() for each in ("a", *old))
+
+
+def test_what_keeps_one_run_of_a_sweep_keeps_it_all(home: Path) -> None:
+    cells = sweep(home, "a", days=99)
+    everything = Policy(older_than_s=0.0)
+    row = {"status": "finished", "ended_at": NOW - timedelta(days=99), "tags": {"keep": "x"}}
+    write_rows(home=home, table="runs", run_id="a", rows=[row], part="t", revision=5)
+    assert going(home, Policy(older_than_s=0.0, keep_tags={"keep": None})) == []
+    add(home, "user", days=1, keep="x")
+    compare(home, "user", cells[0])
+    said = reasons(home, Policy(older_than_s=90 * DAY))
+    assert said["a"] == "it is the baseline of user, which stays"
+    wait_for_mlflow(home, cells[1])
+    assert reasons(home, everything)["a"] == f"of its run {cells[1]}: MLflow has not got it yet (`assay sync`)"
+    assert going(home, everything) == ["user"]
+
+
+def test_a_run_of_a_sweep_that_is_gone_on_with_keeps_the_sweep(home: Path) -> None:
+    cells = sweep(home, "a", days=99)
+    plan = plan_prune(home, Policy(older_than_s=90 * DAY), now=NOW)
+    with (home / "runs" / cells[0] / "lock").open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = prune(home, plan)
+    assert done.run_ids == () and set(done.stayed) == {"a", *cells}
+    assert query(home=home, sql="SELECT count(*) FROM runs").rows == [(3,)]
+    assert prune(home, plan).run_ids == ("a", *cells)
+
+
+def test_by_size_the_oldest_sweep_goes_as_a_whole(home: Path) -> None:
+    old, new = sweep(home, "a", days=9, size=1_000_000), sweep(home, "b", days=8, size=1_000_000)
+    total = sum(fate.bytes for fate in plan_prune(home, Policy(max_bytes=0), now=NOW).fates)
+    assert going(home, Policy(max_bytes=total - 1)) == ["a", *old]
+    assert going(home, Policy(max_bytes=100)) == ["a", *old, "b", *new]
+
+
+def test_runs_without_their_sweep_are_runs_of_their_own(home: Path) -> None:
+    """As after an import of a cell alone, or a prune that was killed after the sweep itself had gone."""
+    cells = sweep(home, "a", days=99)
+    with maintenance(home):
+        retire(home=home, run_id="a")
+    assert going(home, Policy(older_than_s=90 * DAY)) == cells
+    below(home, cells[0], cells[1])  # rows of a broken home: each above the other
+    below(home, cells[1], cells[0])
+    assert going(home, Policy(older_than_s=90 * DAY)) == cells
+
+
+def test_the_runs_of_a_noise_band_are_one(home: Path) -> None:
+    for run_id, days in (("at-16", 89.9), ("at-1", 91.0)):
+        add(home, run_id, days=days, noise=run_id)
+    row = {"scope": "run", "name": "noise.d.m", "value": 0.1, "details": {"runs": ["at-1", "at-16"]}}
+    write_rows(home=home, table="metrics", run_id="at-16", rows=[row], part="noise")
+    assert going(home, Policy(older_than_s=90 * DAY)) == []
+    assert reasons(home, Policy(older_than_s=90 * DAY))["at-1"] == "it belongs to at-16, which stays"
+    assert going(home, Policy(older_than_s=89 * DAY)) == ["at-1", "at-16"]
+
+
 def test_a_run_that_is_being_resumed_stays(home: Path) -> None:
     add(home, "x", days=99, status="cancelled")
     policy = Policy(older_than_s=90 * DAY)
