@@ -36,8 +36,8 @@ def plain_transformers(model: str, given: dict[str, Any]) -> list[float]:
     sums = []
     with torch.no_grad():
         for ids, start in zip(given["prompts"], given["starts"], strict=True):
-            logprobs = network(torch.tensor([ids])).logits[0].log_softmax(-1)
-            sums.append(sum(float(logprobs[i - 1, ids[i]]) for i in range(start, len(ids))))
+            logprobs = network(torch.tensor([ids])).logits[0, start - 1 :].log_softmax(-1)
+            sums.append(sum(float(row[token]) for row, token in zip(logprobs, ids[start:], strict=False)))
     return sums
 
 

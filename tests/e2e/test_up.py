@@ -208,15 +208,15 @@ def test_a_killed_server_comes_back(up: Up) -> None:
 
 
 def test_schedules_that_piled_up_run_once(up: Up) -> None:
-    """The pool is closed while a schedule of every five seconds goes on, as when the host was off."""
+    """The pool is closed while a schedule of every two seconds goes on, as when the host was off."""
     deployment = up.deployment("experiment/quickstart")["id"]
     up.send("PATCH", "/work_pools/gpu", {"is_paused": True})
     try:
-        schedule = {"schedule": {"interval": 5}, "active": True, "slug": "often", "parameters": SMALL}
+        schedule = {"schedule": {"interval": 2}, "active": True, "slug": "often", "parameters": SMALL}
         up.post(f"/deployments/{deployment}/schedules", [schedule])
         end = time.monotonic() + 90
         while len(due := up.scheduled(deployment)) < 4 and time.monotonic() < end:
-            time.sleep(1)
+            time.sleep(0.5)
         assert len(due) >= 4
         made = next(each for each in up.deployment("experiment/quickstart")["schedules"] if each["slug"] == "often")
         up.send("PATCH", f"/deployments/{deployment}/schedules/{made['id']}", {"active": False})
