@@ -23,11 +23,15 @@ SMALL_MODEL = NamedModel(
 )
 
 
+_COMMANDS_ONLY = {"test_mlflow_sync.py", "test_refuse.py", "test_report_page.py", "test_tutorial.py"}
+"""Of tests/e2e, where a test that starts an engine is marked as one; the others there do without."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever lies in tests/e2e starts engines or servers, nothing in tests/unit does: tests/halves.py goes by it."""
     for item in items:
-        if item.path.parent.name == "e2e":
+        if item.path.parent.name == "e2e" and item.path.name not in _COMMANDS_ONLY:
             item.add_marker(pytest.mark.engine)
         elif item.get_closest_marker("engine") and ROOT / "tests" / "unit" in item.path.parents:
             raise pytest.UsageError(f"{item.nodeid} is marked as one that starts an engine: its place is tests/e2e")

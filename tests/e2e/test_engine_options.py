@@ -97,7 +97,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory, model_dir: Path, adapters: 
         engine=asked,
         dtype="float32",
         earlier=None,
-        on_disk=read_on_disk(asked, model=model, cache=work),
+        on_disk=read_on_disk(asked, model=model, cache=SHARED_CACHE),
     )
     options = build_options(plan)
     known = process_settings(asked, device=device, cache=SHARED_CACHE)

@@ -1,6 +1,7 @@
 """The tutorial and the how-to pages do what they say: every command is typed, every line of output looked for."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from flows.runtime import prefect_server, prepare_environment
 from tests.e2e.command import ROOT
 from tests.e2e.pages import File, Typed, as_pattern, missing, steps
+from tests.stores import mlflow_store, with_model
 
 DOCS = ROOT / "docs"
 HOW_TO = [
@@ -71,7 +73,10 @@ def test_the_tutorial(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
-def test_a_how_to_page(page: Path, tmp_path: Path, home: Path) -> None:
+def test_a_how_to_page(page: Path, tmp_path: Path, model_dir: Path) -> None:
+    home = tmp_path / "home"
+    with_model(home, model_dir)
+    shutil.copy(mlflow_store(), home / "mlflow.db")
     assert do(page, folder=tmp_path / "clone", home=home)
 
 

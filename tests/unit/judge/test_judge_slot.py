@@ -15,8 +15,15 @@ from uuid import uuid4
 import pytest
 
 from tasks.predictions.offline import Asked, score_file
+from tests.stores import with_model
 
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def home(tmp_path: Path, model_dir: Path) -> Path:
+    with_model(tmp_path / "home", model_dir)
+    return tmp_path / "home"
 
 
 class Occupied(Exception):
