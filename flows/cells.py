@@ -131,7 +131,7 @@ def recorded(record: CellsRecord, warnings: list[str]) -> Iterator[None]:
     reason: str | None = None
     try:
         record.begin()
-        with _tracking_may_fail(warnings):
+        with mlflow_run.may_fail(warnings):
             record.tracked(mlflow_run.start_run(record.home, record.run_id))
         yield
         status = "finished"
@@ -144,18 +144,10 @@ def recorded(record: CellsRecord, warnings: list[str]) -> Iterator[None]:
     finally:
         try:
             record.end(status=status, error=reason, warnings=warnings)
-            with _tracking_may_fail(warnings):
+            with mlflow_run.may_fail(warnings):
                 mlflow_run.end_run(record.home, record.run_id, interrupted=status == "cancelled")
         finally:
             lock.release()
-
-
-@contextlib.contextmanager
-def _tracking_may_fail(warnings: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except mlflow_run.TrackingError as error:
-        warnings.append(str(error))
 
 
 def _how(error: Exception) -> tuple[CellState, str]:

@@ -162,7 +162,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         with console.step("report and record"):
             warnings += stage.end(session, status=status, error=error, mlflow_run_id=mlflow_run_id, warnings=warnings)
             figures = write_report(session)
-            with _tracking_may_fail(warnings):
+            with mlflow_run.may_fail(warnings):
                 mlflow_run_id = track(session, figures=figures)
             warnings += _pushed(run)
             result = _result(run, status, error, generated, mlflow_run_id, list(dict.fromkeys(warnings)), gates)
@@ -298,18 +298,9 @@ def _answered(generated: GeneratedSummary) -> int:
 
 
 def _start_tracking(session: Session, warnings: list[str]) -> str | None:
-    with _tracking_may_fail(warnings):
+    with mlflow_run.may_fail(warnings):
         return start_tracking(session)
     return None
-
-
-@contextlib.contextmanager
-def _tracking_may_fail(warnings: list[str]) -> Iterator[None]:
-    """MLflow that cannot be written to costs its copy of the run, not the run."""
-    try:
-        yield
-    except mlflow_run.TrackingError as error:
-        warnings.append(str(error))
 
 
 @contextlib.contextmanager

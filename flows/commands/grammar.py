@@ -14,6 +14,7 @@ from flows.commands.output import print_json
 from flows.console import RunConsole
 from flows.runtime import assay_home
 from schemas.errors import ConfigError, RunError
+from tasks.config.json_faults import json_faults
 from tasks.config.layers import Layer, Layers
 from tasks.config.models import load_model
 from tasks.dataset.guide import schema_problems
@@ -69,13 +70,8 @@ def _schema(path: str) -> dict[str, Any]:
     if file is not None and not file.is_file():
         raise ConfigError.one("there is no such file", file=file, suggestion="assay grammar lint SCHEMA.json")
     text = sys.stdin.read() if file is None else _text(file)
-    try:
+    with json_faults(file=file or Path("stdin")):
         found = json.loads(text)
-    except json.JSONDecodeError as broken:
-        message = f"broken JSON: {broken.msg} at column {broken.colno}"
-        raise ConfigError.one(message, file=file or Path("stdin"), line=broken.lineno) from broken
-    except RecursionError as deep:
-        raise ConfigError.one("nested too deeply to be read", file=file or Path("stdin")) from deep
     if not isinstance(found, dict):
         raise ConfigError.one(
             "a guided answer's schema is an object", file=file or Path("stdin"), suggestion='as in {"type": "object"}'
@@ -93,20 +89,13 @@ def _instances(file: Path) -> list[Any]:
     try:
         whole = json.loads(text)
     except json.JSONDecodeError:
-        return [_line(line, file=file, number=n) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+        given = []
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                with json_faults(file=file, line=number, suggestion="one instance a line, or one JSON list"):
+                    given.append(json.loads(line))
+        return given
     return whole if isinstance(whole, list) else [whole]
-
-
-def _line(line: str, *, file: Path, number: int) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as broken:
-        raise ConfigError.one(
-            f"broken JSON: {broken.msg} at column {broken.colno}",
-            file=file,
-            line=number,
-            suggestion="one instance a line, or one JSON list",
-        ) from broken
 
 
 def _text(file: Path) -> str:

@@ -35,7 +35,7 @@ def _table(lint: Lint) -> Table:
     for column in ("valid", "invalid", "unknown", "compile", "mask p50", "mask p99"):
         table.add_column(column, justify="right", no_wrap=True)
     for each in lint.backends:
-        seconds = None if each.compile_s is None else each.compile_s + (each.check_s or 0.0)
+        seconds = None if each.compile_s is None or each.check_s is None else each.check_s + each.compile_s
         table.add_row(
             each.backend,
             each.version or "–",

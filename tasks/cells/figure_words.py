@@ -85,8 +85,10 @@ def effect(found: Effect | None) -> str:
     if found.ratio is not None:
         said = f"{_times(found.ratio)}×"
         return said if found.lo is None or found.hi is None else f"{said} [{_times(found.lo)}, {_times(found.hi)}]"
+    if found.difference is None:
+        return DASH
     decimals = decimals_for(found.lo, found.hi)
-    said = fixed(found.difference or 0.0, decimals, signed=True)
+    said = fixed(found.difference, decimals, signed=True)
     ends = (found.lo, found.hi)
     if ends[0] is None or ends[1] is None:
         return said

@@ -90,6 +90,12 @@ def _answered(row: Row) -> bool:
     return row["status"] in ANSWERED
 
 
+def _total(rows: Sequence[Row], column: str) -> int | None:
+    """None where one of them does not tell it."""
+    values = [row[column] for row in rows]
+    return None if None in values else sum(values)
+
+
 def _speed(requests: Sequence[Row], *, slo: Slo | None) -> Iterator[Figure]:
     answered = [row for row in requests if _answered(row) and row["e2e_ms"] is not None]
     generated = [row for row in answered if row["kind"] == "generate"]
@@ -104,8 +110,8 @@ def _speed(requests: Sequence[Row], *, slo: Slo | None) -> Iterator[Figure]:
     seconds = span[1] - span[0]
     yield Figure(name="generate_s", value=seconds, unit="s", direction="lower")
     counts = {
-        "output_tokens": sum(row["output_tokens"] or 0 for row in generated),
-        "prompt_tokens": sum(row["prompt_tokens"] or 0 for row in answered),
+        "output_tokens": _total(generated, "output_tokens"),
+        "prompt_tokens": _total(answered, "prompt_tokens"),
         "requests": len(answered),
     }
     for what, count in counts.items():

@@ -14,6 +14,7 @@ from schemas.errors import ConfigError, Problem
 from schemas.guide import Guide, GuideKind
 from schemas.sample import Grammar
 from tasks.config.disk import names_in
+from tasks.config.json_faults import json_faults
 from tasks.config.locate import relative_to_here
 from tasks.config.nearest import did_you_mean, did_you_mean_or_list
 from tasks.dataset.rows import sha256_hex
@@ -169,14 +170,8 @@ def _text_file(path: Path, *, file: Path | None, key: str) -> str:
 
 def _json_file(path: str, *, file: Path | None, key: str, what: str) -> tuple[Path, Any]:
     found = _there(Path(path), file=file, key=key, what=what)
-    try:
+    with json_faults(file=found):
         return found, json.loads(found.read_bytes().decode("utf-8"))
-    except json.JSONDecodeError as broken:
-        raise ConfigError.one(
-            f"broken JSON: {broken.msg} at column {broken.colno}", file=found, line=broken.lineno
-        ) from broken
-    except (ValueError, RecursionError) as broken:
-        raise ConfigError.one(f"broken JSON: {broken}", file=found) from broken
 
 
 def _schema_grammar(schema: Any) -> Grammar:

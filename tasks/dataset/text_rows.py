@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from schemas.errors import ConfigError
+from tasks.config.json_faults import json_faults
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.dataset.files import unpacked
 from tasks.dataset.rows import RawRow, canonical_json
@@ -46,15 +47,10 @@ def jsonl_rows(path: Path, *, start: int = 0) -> Iterator[RawRow]:
                 continue
             try:
                 text = (raw.removeprefix(_BOM) if line == 1 else raw).decode("utf-8")
-                fields = _DECODER.decode(text)
             except UnicodeDecodeError as broken:
                 raise _not_utf8(broken, path=path, line=line) from broken
-            except json.JSONDecodeError as broken:
-                raise ConfigError.one(
-                    f"broken JSON: {broken.msg} at column {broken.colno}", file=path, line=line
-                ) from broken
-            except (ValueError, RecursionError) as broken:
-                raise ConfigError.one(f"broken JSON: {broken}", file=path, line=line) from broken
+            with json_faults(file=path, line=line):
+                fields = _DECODER.decode(text)
             if not isinstance(fields, dict):
                 raise ConfigError.one(f"a row must be a JSON object, this one is {_kind(fields)}", file=path, line=line)
             yield RawRow(index=index, raw=raw, fields=fields, line=line, file=path)

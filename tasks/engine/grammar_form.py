@@ -19,6 +19,24 @@ _BLANKS = f"[ \\n]{{0,{MOST_BLANKS}}}"
 _ANY_OBJECT = {"type": "object"}
 
 
+def vllm_arguments(*, form: str, content: str) -> dict[str, Any]:
+    """A form as the arguments of vLLM's StructuredOutputsParams. Raises ValueError for a form that is none."""
+    match form:
+        case "json_schema":
+            return {"json": content}
+        case "json_object":
+            return {"json_object": True}
+        case "regex":
+            return {"regex": content}
+        case "choice":
+            return {"choice": json.loads(content)}
+        case "ebnf":
+            return {"grammar": content}
+        case "structural_tag":
+            return {"structural_tag": content}
+    raise ValueError(f"unknown form of a grammar: {form}")
+
+
 class NoForm(ValueError):
     """The backend has no form for this; the message says so."""
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tasks.guide.pointers import at
+
 MOST_PATHS = 10_000
 _REFERENCES = ("$ref",)
 _UNBOUNDED = {"$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties"}
@@ -17,14 +19,10 @@ def _target(*, schema: Any, reference: str) -> Any:
         return schema
     if not reference.startswith("#/"):
         raise _TooCostly
-    part = schema
-    for raw in reference[2:].split("/"):
-        step = raw.replace("~1", "/").replace("~0", "~")
-        try:
-            part = part[int(step)] if isinstance(part, list) else part[step]
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise _TooCostly from error
-    return part
+    try:
+        return at(schema, reference.removeprefix("#"))
+    except KeyError as error:
+        raise _TooCostly from error
 
 
 def is_cheap(schema: Any) -> bool:

@@ -26,7 +26,7 @@ class GuardedJudge:
             deaths = self._deaths.get(grammar.grammar_id, 0)
             if deaths >= TRIES_PER_GRAMMAR:
                 message = f"not validated: this grammar ended the validator {TRIES_PER_GRAMMAR} times before"
-                return refused(validator=name, message=message)
+                return refused(validator=name, message=message, judged=False)
             answer = self.child.ask(
                 {
                     "grammar_id": grammar.grammar_id,
@@ -38,7 +38,7 @@ class GuardedJudge:
             )
             if answer is None:
                 self._deaths[grammar.grammar_id] = deaths + 1
-                return refused(validator=name, message=self._death(timeout_s=timeout_s))
+                return refused(validator=name, message=self._death(timeout_s=timeout_s), judged=False)
         violations = [Violation(**violation) for violation in answer["violations"]]
         return Verdict(valid=answer["valid"], validator=answer["validator"], violations=violations)
 

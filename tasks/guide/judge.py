@@ -15,12 +15,16 @@ import regex
 from schemas.sample import Grammar
 from tasks.guide.kinds import ebnf, math_expression, tool_calls
 from tasks.guide.kinds.nodes import GrammarError
+from tasks.guide.pointers import step
 from tasks.guide.strict_json import NotJson, parse
 from tasks.guide.verdict import Verdict, Violation, refused
 
 REGEX_TIMEOUT_S = 2.0  # of processor time: that is what the package counts
-TIMED_OUT = "timed out"
 BACKTRACK_LIMIT = 1_000_000
+_GAVE_UP = (
+    jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded,
+    jsonschema_rs.ValidationErrorKind.RegexEngineFailure,
+)
 _MOST_VIOLATIONS = 20
 _MOST_CHARACTERS = 300
 
@@ -66,11 +70,6 @@ def _compiled_pattern(pattern: str) -> "regex.Pattern[str]":
     return regex.compile(pattern)
 
 
-def pointer(path: list[str | int]) -> str:
-    """A path of keys and indices as a JSON pointer (RFC 6901)."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
-
-
 def _short(message: str) -> str:
     return message if len(message) <= _MOST_CHARACTERS else message[: _MOST_CHARACTERS - 1] + "…"
 
@@ -84,7 +83,7 @@ def _schema_violations(*, schema: str, value: Any) -> list[Violation]:
     try:
         validator = _compiled_schema(schema)
     except (ValueError, RecursionError) as error:
-        return [Violation(path="", message=f"the schema is no valid one: {first_line(error)}")]
+        return [Violation(path="", message=f"the schema is no valid one: {first_line(error)}", judged=False)]
     try:
         if validator.is_valid(value):
             return []
@@ -92,10 +91,17 @@ def _schema_violations(*, schema: str, value: Any) -> list[Violation]:
     except UnicodeEncodeError:
         return [Violation(path="", message="holds half of a surrogate pair, which is no character")]
     except (ValueError, RecursionError) as error:
-        return [Violation(path="", message=f"cannot be validated: {first_line(error)}")]
+        return [Violation(path="", message=f"cannot be validated: {first_line(error)}", judged=False)]
     if not errors:
-        return [Violation(path="", message="a pattern of the schema took too many steps")]
-    return [Violation(path=pointer(error.instance_path), message=_short(error.message)) for error in errors]
+        return [Violation(path="", message="a pattern of the schema took too many steps", judged=False)]
+    return [
+        Violation(
+            path=step("", *error.instance_path),
+            message=_short(error.message),
+            judged=not isinstance(error.kind, _GAVE_UP),
+        )
+        for error in errors
+    ]
 
 
 def _judge_json(*, grammar: Grammar, text: str) -> Verdict:
@@ -117,7 +123,8 @@ def _judge_regex(*, grammar: Grammar, text: str) -> Verdict:
     try:
         matched = _compiled_pattern(grammar.content).fullmatch(text, timeout=REGEX_TIMEOUT_S)
     except TimeoutError:
-        return refused(validator=name, message=f"{TIMED_OUT}: the pattern took more than {REGEX_TIMEOUT_S:g} s")
+        message = f"timed out: the pattern took more than {REGEX_TIMEOUT_S:g} s"
+        return refused(validator=name, message=message, judged=False)
     except (regex.error, RecursionError) as error:
         return refused(validator=name, message=f"the pattern is no valid one: {first_line(error)}")
     if matched is None:

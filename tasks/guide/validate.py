@@ -20,7 +20,8 @@ from schemas.sample import Grammar
 from tasks.guide.cost import is_cheap
 from tasks.guide.extract import extract_json
 from tasks.guide.guarded import GUARD, TRIES_PER_GRAMMAR
-from tasks.guide.judge import TIMED_OUT, judge, validator_name
+from tasks.guide.json_text import outside_strings
+from tasks.guide.judge import judge, validator_name
 from tasks.guide.kinds.tool_calls import schemas_of
 from tasks.guide.verdict import Verdict, Violation, refused
 
@@ -53,10 +54,10 @@ def validate(grammar: Grammar, text: str, *, timeout_s: float = 5.0) -> Verdict:
     """
     if _regex_timeouts[grammar.grammar_id] >= TRIES_PER_GRAMMAR:
         message = f"not validated: this pattern timed out {TRIES_PER_GRAMMAR} times before"
-        return refused(validator=validator_name(grammar.kind), message=message)
+        return refused(validator=validator_name(grammar.kind), message=message, judged=False)
     if _safe_here(grammar):
         verdict = judge(grammar, text)
-        if grammar.kind == "regex" and verdict.violations and verdict.violations[0].message.startswith(TIMED_OUT):
+        if grammar.kind == "regex" and not verdict.judged:
             _regex_timeouts[grammar.grammar_id] += 1
         return verdict
     return GUARD.judge(grammar, text, timeout_s=timeout_s)
@@ -93,18 +94,5 @@ def whitespace_share(text: str) -> float | None:
     """
     if not text:
         return None
-    outside = 0
-    in_string = escaped = False
-    for character in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                in_string = False
-        elif character == '"':
-            in_string = True
-        elif character in _JSON_SPACE:
-            outside += 1
+    outside = sum(character in _JSON_SPACE for _, character in outside_strings(text))
     return outside / len(text)

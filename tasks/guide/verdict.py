@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One way in which an answer breaks its grammar. path: a JSON pointer into the answer, empty for all of it."""
+    """One way in which an answer breaks its grammar. path: a JSON pointer into the answer, empty for all of it. judged:
+    False where it says why the answer could not be judged."""
 
     path: str
     message: str
+    judged: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,14 @@ class Verdict:
     validator: str
     violations: list[Violation] = field(default_factory=list)
 
+    @property
+    def judged(self) -> bool:
+        """Whether it is the validator's word on the answer, and not on why there is none. One thing that is surely
+        wrong is enough."""
+        return self.valid or any(violation.judged for violation in self.violations)
 
-def refused(*, validator: str, message: str, path: str = "") -> Verdict:
+
+def refused(*, validator: str, message: str, path: str = "", judged: bool = True) -> Verdict:
     """A verdict with one violation."""
-    return Verdict(valid=False, validator=validator, violations=[Violation(path=path, message=message)])
+    found = Violation(path=path, message=message, judged=judged)
+    return Verdict(valid=False, validator=validator, violations=[found])

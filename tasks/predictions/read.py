@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from schemas.errors import ConfigError
 from tasks.config.disk import names_in
+from tasks.config.json_faults import json_faults
 from tasks.config.nearest import did_you_mean
 from tasks.dataset.rows import nearest
 from tasks.dataset.unicode import valid_unicode
@@ -79,15 +80,12 @@ def records(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not raw.strip():
             continue
         try:
-            record = json.loads(raw.decode("utf-8"))
+            text = raw.decode("utf-8")
         except UnicodeDecodeError as broken:
             message = f"not UTF-8: {broken.reason} at byte {broken.start + 1} of the line"
             raise ConfigError.one(message, file=file, line=line) from broken
-        except json.JSONDecodeError as broken:
-            message = f"broken JSON: {broken.msg} at column {broken.colno}"
-            raise ConfigError.one(message, file=file, line=line, suggestion="one JSON object a line") from broken
-        except (ValueError, RecursionError) as broken:
-            raise ConfigError.one(f"broken JSON: {broken}", file=file, line=line) from broken
+        with json_faults(file=file, line=line, suggestion="one JSON object a line"):
+            record = json.loads(text)
         if not isinstance(record, dict):
             raise ConfigError.one(
                 f"an answer must be a JSON object, this one is {shown(record)}",

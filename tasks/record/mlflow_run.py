@@ -4,7 +4,8 @@ MLflow being down, slow or full never stops a run. Everything is written into a 
 published from there; what could not be published waits for `assay sync` or for the next run.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "end_run",
     "is_tracked",
     "known_id",
+    "may_fail",
     "prepare",
     "publish_run",
     "record_run",
@@ -35,6 +37,15 @@ def prepare(home: Path, run_id: str) -> None:
         spool.keep(home, build_publication(home, run_id))
     except OSError as error:
         raise TrackingError(f"what MLflow is to know of the run could not be written down: {error}") from error
+
+
+@contextlib.contextmanager
+def may_fail(warnings: list[str]) -> Iterator[None]:
+    """MLflow that cannot be written to costs its copy of the run, and a warning, not the run."""
+    try:
+        yield
+    except TrackingError as error:
+        warnings.append(str(error))
 
 
 def start_run(home: Path, run_id: str) -> str:

@@ -80,19 +80,20 @@ def chosen_parser(own: str | None, otherwise: str | None) -> str | None:
 @cache
 def opens(name: str) -> str | None:
     """What begins the reasoning, where the parser of that name says it."""
-    found = parser(name)
-    if name in _own_names():
-        return getattr(importlib.import_module(f"tasks.score.parsers.{name}"), "OPENS", None)
-    return getattr(found, "opens", None)
+    return _told(name, "opens")
 
 
 @cache
 def closes(name: str) -> str | None:
     """What ends the reasoning, where the parser of that name says it."""
+    return _told(name, "closes")
+
+
+def _told(name: str, what: str) -> str | None:
     found = parser(name)
     if name in _own_names():
-        return getattr(importlib.import_module(f"tasks.score.parsers.{name}"), "CLOSES", None)
-    return getattr(found, "closes", None)
+        return getattr(importlib.import_module(f"tasks.score.parsers.{name}"), what.upper(), None)
+    return getattr(found, what, None)
 
 
 def _after(marker: str) -> Parser:

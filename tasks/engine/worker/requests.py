@@ -1,11 +1,10 @@
 """One request's way through vLLM: its parameters, the arrival of its tokens, its result."""
 
-import json
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasks.engine.grammar_form import engine_form
+from tasks.engine.grammar_form import engine_form, vllm_arguments
 from tasks.engine.protocol import WireGrammar, WireRequest, WireResult
 
 
@@ -51,20 +50,7 @@ def _structured_outputs(grammar: WireGrammar, structured: Any) -> Any:
         backend=getattr(structured, "backend", "xgrammar"),
         whitespace=not getattr(structured, "disable_any_whitespace", True),
     )
-    match form:
-        case "json_schema":
-            return StructuredOutputsParams(json=content)
-        case "json_object":
-            return StructuredOutputsParams(json_object=True)
-        case "regex":
-            return StructuredOutputsParams(regex=content)
-        case "choice":
-            return StructuredOutputsParams(choice=json.loads(content))
-        case "ebnf":
-            return StructuredOutputsParams(grammar=content)
-        case "structural_tag":
-            return StructuredOutputsParams(structural_tag=content)
-    raise ValueError(f"unknown form of a grammar: {form}")
+    return StructuredOutputsParams(**vllm_arguments(form=form, content=content))
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from tasks.guide.backends.known import BACKENDS
 
 SPENT = 81
 """Exit status of a fork that answered and must not answer again: a panic or a thread that runs on is inside it."""
+_NUMBER = 8  # bytes of a question's number
 
 
 def main(asked: str) -> None:
@@ -38,19 +39,18 @@ def main(asked: str) -> None:
         _say(answers, {"error": f"{type(error).__name__}: {error}"})
         return
     _say(answers, facts)
-    busy = mmap.mmap(-1, 1)  # shared: 1 while the fork has a question
+    begun = mmap.mmap(-1, _NUMBER)  # shared: the number of the question that the fork took last
     while True:
-        busy[0] = 0
         fork = os.fork()
         if fork == 0:
-            _serve(room, answers, memory_bytes=options["memory_bytes"], busy=busy)
+            _serve(room, answers, memory_bytes=options["memory_bytes"], begun=begun)
             os._exit(0)
         _, status = os.waitpid(fork, 0)
         code = os.waitstatus_to_exitcode(status)
         if code == 0:
             return
-        if code != SPENT and busy[0]:  # one that died while it waited owes nobody an answer
-            _say(answers, {"status": "died", "exit": code})
+        if code != SPENT:  # one that died while it waited owes nobody an answer: who asks knows it by the number
+            _say(answers, {"number": int.from_bytes(begun[:], "big"), "status": "died", "exit": code})
 
 
 def _prepare(room: Room, names: list[str]) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def _prepare(room: Room, names: list[str]) -> dict[str, Any]:
         known = BACKENDS[name]
         fault = None
         try:
-            module, _ = room.backend(name, whitespace=not known.forbids_whitespace)
-            fault = module.engine_fault()
+            adapter, _ = room.backend(name, whitespace=not known.forbids_whitespace)
+            fault = adapter.engine_fault()
             broken = None
         except Exception as error:  # noqa: BLE001 - an import that fails is a fact about the backend
             broken = f"{type(error).__name__}: {error}"
@@ -75,14 +75,14 @@ def _prepare(room: Room, names: list[str]) -> dict[str, Any]:
     return facts
 
 
-def _serve(room: Room, answers: Any, *, memory_bytes: int, busy: mmap.mmap) -> None:
+def _serve(room: Room, answers: Any, *, memory_bytes: int, begun: mmap.mmap) -> None:
     """Answers until the input ends."""
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + memory_bytes, taken + memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
-        busy[0] = 1
         asked = json.loads(line)
+        begun[:] = asked["number"].to_bytes(_NUMBER, "big")
         signal.setitimer(signal.ITIMER_REAL, asked["timeout_s"])
         spent = False
         try:
@@ -91,8 +91,7 @@ def _serve(room: Room, answers: Any, *, memory_bytes: int, busy: mmap.mmap) -> N
         except BaseException as error:  # noqa: BLE001 - a panic of Rust, which is no Exception, would end the engine
             answer, spent = {"status": "panicked", "words": f"{type(error).__name__}: {error}"}, True
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _say(answers, answer)
-        busy[0] = 0
+        _say(answers, {"number": asked["number"], **answer})
         if spent:
             os._exit(SPENT)
 

@@ -5,14 +5,15 @@ vLLM's own objects are used throughout, so that a verdict here is the engine's. 
 
 import importlib
 import inspect
-import json
 import resource
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
+from tasks.engine.grammar_form import vllm_arguments
+from tasks.guide.backends.adapter import Adapter
 from tasks.guide.backends.known import BACKENDS
 from tasks.guide.backends.spaces import Commas
 from tasks.guide.backends.tokens import Encoder, load_tokenizer, stop_tokens
@@ -26,7 +27,7 @@ MOST_KEPT = 16
 class Built:
     """A compiled grammar, and what it belongs to."""
 
-    module: ModuleType
+    adapter: Adapter
     backend: Any
     grammar: Any
     commas: bool
@@ -64,9 +65,9 @@ class Room:
             enable_in_reasoning=False,
         )
 
-    def backend(self, name: str, *, whitespace: bool) -> tuple[ModuleType, Any]:
+    def backend(self, name: str, *, whitespace: bool) -> tuple[Adapter, Any]:
         """A backend, made when it is first asked for."""
-        module = importlib.import_module(f"tasks.guide.backends.{BACKENDS[name].module}")
+        adapter: Adapter = importlib.import_module(f"tasks.guide.backends.{BACKENDS[name].module}").ADAPTER
         key = (name, whitespace)
         if key not in self._backends:
             config = SimpleNamespace(
@@ -74,8 +75,8 @@ class Room:
                 model_config=self.model_config,
                 speculative_config=None,
             )
-            self._backends[key] = module.build(config=config, tokenizer=self.tokenizer, vocab_size=self.vocab_size)
-        return module, self._backends[key]
+            self._backends[key] = adapter.build(config=config, tokenizer=self.tokenizer, vocab_size=self.vocab_size)
+        return adapter, self._backends[key]
 
     def compile(self, asked: dict[str, Any]) -> dict[str, Any]:
         """vLLM's checks of a request, then its backend's compiler. `handle` in `asked` is the grammar's name later."""
@@ -90,7 +91,7 @@ class Room:
             return answer | _refusal(error, stage="check") | {"check_s": time.perf_counter() - started}
         answer["check_s"] = time.perf_counter() - started
         answer["backend"] = used = params._backend or name
-        module, backend = self.backend(used, whitespace=whitespace)
+        adapter, backend = self.backend(used, whitespace=whitespace)
         before = _resident_bytes()
         started = time.perf_counter()
         try:
@@ -99,13 +100,13 @@ class Room:
         except Exception as error:  # noqa: BLE001 - what a backend raises is the answer
             return answer | _refusal(error, stage="compile") | {"compile_s": time.perf_counter() - started}
         answer["compile_s"] = time.perf_counter() - started
-        fault = module.fault(grammar)
+        fault = adapter.fault(grammar)
         if fault is not None:
             return answer | {"status": "refused", "stage": "compile", "words": fault}
-        commas = module.SPACES_AFTER_COMMAS and not whitespace and asked["kind"] in ("json_schema", "json_object")
+        commas = adapter.spaces_after_commas and not whitespace and asked["kind"] in ("json_schema", "json_object")
         while len(self._built) >= MOST_KEPT:
             del self._built[next(iter(self._built))]
-        self._built[asked["handle"]] = Built(module=module, backend=backend, grammar=grammar, commas=commas)
+        self._built[asked["handle"]] = Built(adapter=adapter, backend=backend, grammar=grammar, commas=commas)
         return answer | {
             "status": "accepted",
             "grown_bytes": max(0, _resident_bytes() - before),
@@ -116,15 +117,7 @@ class Room:
         """The request's StructuredOutputsParams after vLLM's own validation, which may rewrite it."""
         from vllm.sampling_params import SamplingParams, StructuredOutputsParams  # noqa: PLC0415 - costs seconds
 
-        content = asked["content"]
-        given: dict[str, Any] = {
-            "json_schema": lambda: {"json": content},
-            "json_object": lambda: {"json_object": True},
-            "regex": lambda: {"regex": content},
-            "choice": lambda: {"choice": json.loads(content)},
-            "ebnf": lambda: {"grammar": content},
-            "structural_tag": lambda: {"structural_tag": content},
-        }[asked["kind"]]()
+        given = vllm_arguments(form=asked["kind"], content=asked["content"])
         params = SamplingParams(structured_outputs=StructuredOutputsParams(**given))
         check = params._validate_structured_outputs
         known = {
@@ -150,7 +143,7 @@ class Room:
                 return answer | {"spaced": commas.spaced}
 
     def _fed(self, built: Built, text: str, *, masks: bool, apart: bool) -> dict[str, Any]:
-        built.module.reset(built.grammar)
+        built.adapter.reset(built.grammar)
         if built.bitmask is None:
             built.bitmask = built.backend.allocate_token_bitmask(1)
         row = built.bitmask.numpy()[0]
@@ -164,7 +157,7 @@ class Room:
                 if not _bit(row, token):
                     no = "mask"
                     break
-            if not _advance(built, token):
+            if not built.adapter.advance(built.grammar, token):
                 no = "token"
                 break
         else:
@@ -180,13 +173,6 @@ class Room:
             start = len(text) if ended else tokens.starts[at]
             answer["rest"] = text[start : start + _REST_SHOWN]
         return answer
-
-
-def _advance(built: Built, token: int) -> bool:
-    try:
-        return bool(built.module.advance(built.grammar, token))
-    except Exception:  # noqa: BLE001 - outlines raises where a token leads to no state; an engine ends the request then
-        return False
 
 
 def _fill(built: Built) -> float:

@@ -1,6 +1,8 @@
-"""The grammar backends by vLLM's names for them. Imports nothing, so that every process may ask."""
+"""The grammar backends by vLLM's names for them. Imports nothing large, so that every process may ask."""
 
 from dataclasses import dataclass
+
+from tasks.engine.grammar_form import FORMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,5 @@ BACKENDS = {
 }
 """The four that vLLM knows, in the order in which tables show them."""
 
-KINDS = ("json_schema", "json_object", "regex", "choice", "ebnf", "structural_tag")
-"""What a grammar may be: `content` is JSON text of a schema, nothing, a pattern, a JSON list of texts, a grammar's own
-text, or a structural tag's JSON."""
+KINDS = FORMS
+"""What a grammar may be, in the forms that vLLM takes."""

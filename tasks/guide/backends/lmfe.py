@@ -8,44 +8,32 @@ its bridge to transformers would, and the rest is vLLM's own.
 import importlib
 from typing import Any
 
-SPACES_AFTER_COMMAS = False
+from tasks.guide.backends.adapter import Adapter
 
 
-def build(*, config: Any, tokenizer: Any, vocab_size: int) -> Any:
-    """vLLM's own object for the backend; with our preparation of the tokens where the bridge does not import."""
-    from vllm.v1.structured_output.backend_lm_format_enforcer import LMFormatEnforcerBackend  # noqa: PLC0415
+class LmFormatEnforcer(Adapter):
+    """What it remembers of prefixes is kept from text to text, as in an engine."""
 
-    if engine_fault() is None:
-        return LMFormatEnforcerBackend(config, tokenizer=tokenizer, vocab_size=vocab_size)
-    backend = object.__new__(LMFormatEnforcerBackend)
-    backend.vllm_config, backend.tokenizer, backend.vocab_size = config, tokenizer, vocab_size
-    backend.tokenizer_data = _tokens(tokenizer, vocab_size)
-    return backend
+    def build(self, *, config: Any, tokenizer: Any, vocab_size: int) -> Any:
+        """With our preparation of the tokens where the bridge does not import."""
+        from vllm.v1.structured_output.backend_lm_format_enforcer import LMFormatEnforcerBackend  # noqa: PLC0415
 
+        if self.engine_fault() is None:
+            return LMFormatEnforcerBackend(config, tokenizer=tokenizer, vocab_size=vocab_size)
+        backend = object.__new__(LMFormatEnforcerBackend)
+        backend.vllm_config, backend.tokenizer, backend.vocab_size = config, tokenizer, vocab_size
+        backend.tokenizer_data = _tokens(tokenizer, vocab_size)
+        return backend
 
-def reset(grammar: Any) -> None:
-    """Back to the beginning of an answer. What it remembers of prefixes is kept, as in an engine."""
-    grammar.reset()
-
-
-def advance(grammar: Any, token: int) -> bool:
-    """Whether the grammar takes the token; it has gone on then."""
-    return bool(grammar.accept_tokens("assay", [token]))
-
-
-def fault(grammar: Any) -> str | None:
-    """What a grammar that compiled without raising says is wrong with it."""
-    del grammar
-    return None
+    def engine_fault(self) -> str | None:
+        try:
+            importlib.import_module("lmformatenforcer.integrations.vllm")
+        except ImportError as error:
+            return f"vLLM cannot load lm-format-enforcer: {type(error).__name__}: {error}"
+        return None
 
 
-def engine_fault() -> str | None:
-    """Why the engine could not use this backend at all, or None."""
-    try:
-        importlib.import_module("lmformatenforcer.integrations.vllm")
-    except ImportError as error:
-        return f"vLLM cannot load lm-format-enforcer: {type(error).__name__}: {error}"
-    return None
+ADAPTER = LmFormatEnforcer()
 
 
 def _tokens(tokenizer: Any, vocab_size: int) -> Any:

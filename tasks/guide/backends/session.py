@@ -1,19 +1,16 @@
 """The parent's side: grammars compiled and texts matched in a child process that may die without harm."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tasks.guide.backends.answers import BackendFacts, Compiled, Match, Source
 from tasks.guide.backends.known import BACKENDS, KINDS
+from tasks.guide.line_child import LineChild
 
 MEMORY_BYTES = 4 << 30
-_MORE_S = 2.0
 
 
 class BackendsError(RuntimeError):
@@ -38,15 +35,24 @@ class Backends:
         unknown = [name for name in names if name not in BACKENDS]
         if unknown:
             raise ValueError(f"unknown backends: {', '.join(unknown)}; known: {', '.join(BACKENDS)}")
-        self._options: dict[str, Any] = {
+        options = {
             "model": None if model is None else str(model),
             "backends": list(names),
             "memory_bytes": memory_bytes,
         }
-        self._python = python
-        self._child: subprocess.Popen[str] | None = None
-        self._facts: dict[str, Any] = {}
-        self._handles = 0
+        self._model = model
+        self._child = LineChild(
+            "tasks.guide.backends.child",
+            arguments=(json.dumps(options),),
+            python=None if python is None else str(python),
+            # Another interpreter has its own packages, and gets none of ours: only the folder above `tasks`, which must
+            # then hold nothing that shadows them.
+            search_path=None if python is None else str(Path(__file__).resolve().parents[3]),
+            environment={"VLLM_LOGGING_LEVEL": "ERROR"},
+            greets=True,
+            forks=True,
+        )
+        self._handles = self._asked = 0
 
     def __enter__(self) -> "Backends":
         return self
@@ -56,37 +62,22 @@ class Backends:
 
     def close(self) -> None:
         """Ends the child. What it is busy with ends at its time limit at the latest."""
-        child, self._child = self._child, None
-        if child is None:
-            return
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    continue
-        try:
-            child.wait(timeout=_MORE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)  # its own session: the child and its fork, nothing else
-            child.wait()
+        self._child.close()
 
     def facts(self) -> dict[str, BackendFacts]:
         """Each backend's version, and whether an engine could use it. Raises BackendsError."""
-        self._running()
-        return {name: BackendFacts(name=name, **facts) for name, facts in self._facts["backends"].items()}
+        told = self._running()["backends"]
+        return {name: BackendFacts(name=name, **facts) for name, facts in told.items()}
 
     @property
     def tokenizer(self) -> str | None:
         """The name of the model's folder; None for a tokenizer of single bytes."""
-        model = self._options["model"]
-        return None if model is None else Path(model).name
+        return None if self._model is None else self._model.name
 
     @property
     def vllm(self) -> str | None:
         """The version of vLLM whose settings and checks are used. Raises BackendsError."""
-        self._running()
-        found: str | None = self._facts["vllm"]
+        found: str | None = self._running()["vllm"]
         return found
 
     def compile(
@@ -150,49 +141,28 @@ class Backends:
         return Compiled(source=source, handle=handle, timeout_s=timeout_s, **answer)
 
     def _ask(self, question: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        child = self._running()
-        assert child.stdin is not None and child.stdout is not None  # noqa: S101 - both are pipes, for the type checker
-        try:
-            child.stdin.write(json.dumps(question | {"timeout_s": timeout_s}) + "\n")
-            child.stdin.flush()
-            line = child.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:  # not the fork that answers but the process that forks: killed from outside
-            status = child.poll()
-            self.close()
+        self._running()
+        self._asked += 1
+        numbered = question | {"number": self._asked, "timeout_s": timeout_s}
+        answer: dict[str, Any] | None = self._child.ask(numbered)
+        while answer is not None and answer.pop("number") != self._asked:
+            # Of an earlier question: a fork that died between two, or an answer of one that was asked twice. The fork
+            # may have died with this question unread or read, so it is asked again, and the second answer passed over.
+            answer = self._child.ask(numbered) if answer["status"] == "died" else self._child.more()
+        if answer is None:  # not the fork that answers but the process that forks: killed from outside
+            status = self._child.bury()
             return {"status": "died", "exit": -signal.SIGKILL if status is None else status}
-        answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _running(self) -> "subprocess.Popen[str]":
-        if self._child is not None and self._child.poll() is None:
-            return self._child
-        self._child = subprocess.Popen(
-            [str(self._python or sys.executable), "-P", "-m", "tasks.guide.backends.child", json.dumps(self._options)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": self._search_path(), "VLLM_LOGGING_LEVEL": "ERROR"},
-            start_new_session=True,
-        )
-        assert self._child.stdout is not None  # noqa: S101 - a pipe, for the type checker
-        line = self._child.stdout.readline()
-        facts = json.loads(line) if line else {"error": f"exit status {self._child.wait()}"}
-        if "error" in facts:
-            self.close()
-            raise BackendsError(f"the grammar backends do not load: {facts['error']}")
-        self._facts = facts
-        return self._child
-
-    def _search_path(self) -> str:
-        """Where the child finds this package. Another interpreter has its own packages, and gets none of ours: only
-        the folder above `tasks`, which must then hold nothing that shadows them."""
-        if self._python is None:
-            return os.pathsep.join(path for path in sys.path if path)
-        return str(Path(__file__).resolve().parents[3])
+    def _running(self) -> dict[str, Any]:
+        """What the child said of itself. Raises BackendsError."""
+        self._child.start()
+        facts: dict[str, Any] | None = self._child.greeting
+        if facts is None or "error" in facts:
+            status = self._child.bury()
+            reason = f"exit status {status}" if facts is None else facts["error"]
+            raise BackendsError(f"the grammar backends do not load: {reason}")
+        return facts
 
 
 def _late(answer: dict[str, Any]) -> bool:

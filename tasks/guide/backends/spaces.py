@@ -1,5 +1,7 @@
 """Which commas of a JSON text a space follows, where a backend wants one after some and none after others."""
 
+from tasks.guide.json_text import outside_strings
+
 
 class Commas:
     """A compact JSON text whose structural commas may get a space each, a container at a time."""
@@ -39,18 +41,8 @@ def _structure(text: str) -> tuple[list[int], dict[int, int]]:
     commas: list[int] = []
     ends: dict[int, int] = {}
     open_ones: list[list[int]] = []
-    in_string = escaped = False
-    for at, character in enumerate(text):
-        if in_string:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                in_string = False
-        elif character == '"':
-            in_string = True
-        elif character in "[{":
+    for at, character in outside_strings(text):
+        if character in "[{":
             open_ones.append([])
         elif character == "," and open_ones:
             commas.append(at)

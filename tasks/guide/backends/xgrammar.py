@@ -2,34 +2,20 @@
 
 from typing import Any
 
-SPACES_AFTER_COMMAS = True
-"""Where white space is forbidden and the schema leaves a value open, xgrammar 0.2.8 still writes `, `, elsewhere `,`.
-White space between parts means nothing in JSON: a text that has it where this backend wants it counts as the same."""
+from tasks.guide.backends.adapter import Adapter
 
 
-def build(*, config: Any, tokenizer: Any, vocab_size: int) -> Any:
-    """vLLM's own object for the backend."""
-    from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend  # noqa: PLC0415 - costs seconds
+class Xgrammar(Adapter):
+    """Where white space is forbidden and the schema leaves a value open, xgrammar 0.2.8 still writes `, `, elsewhere
+    `,`. White space between parts means nothing in JSON: a text that has it where this backend wants it counts as the
+    same."""
 
-    return XgrammarBackend(config, tokenizer=tokenizer, vocab_size=vocab_size)
+    spaces_after_commas = True
 
+    def build(self, *, config: Any, tokenizer: Any, vocab_size: int) -> Any:
+        from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend  # noqa: PLC0415 - costs seconds
 
-def reset(grammar: Any) -> None:
-    """Back to the beginning of an answer."""
-    grammar.reset()
-
-
-def advance(grammar: Any, token: int) -> bool:
-    """Whether the grammar takes the token; it has gone on then."""
-    return bool(grammar.accept_tokens("assay", [token]))
+        return XgrammarBackend(config, tokenizer=tokenizer, vocab_size=vocab_size)
 
 
-def fault(grammar: Any) -> str | None:
-    """What a grammar that compiled without raising says is wrong with it."""
-    del grammar
-    return None
-
-
-def engine_fault() -> str | None:
-    """Why the engine could not use this backend at all, or None."""
-    return None
+ADAPTER = Xgrammar()

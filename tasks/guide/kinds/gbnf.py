@@ -6,11 +6,27 @@ has more escapes. What only an engine's tokens can tell (token literals, TagDisp
 validator that looks at text could judge it.
 """
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tasks.guide.kinds.nodes import ANY, MOST_DEPTH, Alt, Chars, GrammarError, Node, Ref, Repeat, Seq, Text
+from tasks.guide.kinds.nodes import (
+    ANY,
+    HEX,
+    MOST_DEPTH,
+    Alt,
+    Chars,
+    GrammarError,
+    Node,
+    Ref,
+    Repeat,
+    Seq,
+    Text,
+    check_times,
+    escaped,
+)
 
 _NAME = {
     "gbnf": re.compile(r"[A-Za-z0-9-]+"),
@@ -18,9 +34,7 @@ _NAME = {
 }
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "[": "[", "]": "]"}
 _MORE = {"-": "-", "'": "'", "/": "/", "^": "^", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
-_HEX = {"x": 2, "u": 4, "U": 8}
 _INT = re.compile(r"[0-9]+")
-_MOST_REPEATS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +73,14 @@ class _Reader:
 
     def fail(self, message: str) -> GrammarError:
         return GrammarError(message, line=self.line)
+
+    @contextlib.contextmanager
+    def located(self) -> Iterator[None]:
+        """What is wrong in here is wrong in this line."""
+        try:
+            yield
+        except GrammarError as error:
+            raise self.fail(error.words) from error
 
     @property
     def here(self) -> str:
@@ -224,14 +246,13 @@ class _Reader:
             return here
         letter = self.here
         self.at += 1
-        if letter in _HEX:
-            digits = self.text[self.at : self.at + _HEX[letter]]
-            if not re.fullmatch(rf"[0-9A-Fa-f]{{{_HEX[letter]}}}", digits) or int(digits, 16) > 0x10FFFF:
-                raise self.fail(f"`\\{letter}` wants {_HEX[letter]} hexadecimal digits of a character, not {digits!r}")
-            self.at += _HEX[letter]
+        if letter in HEX:
+            with self.located():
+                said = escaped(letter, self.text, self.at)
+            self.at += HEX[letter]
             if letter != "x" or closing == '"':
                 self.traits.setdefault("hex" if letter == "x" else "unicode", self.line)
-            return chr(int(digits, 16))
+            return said
         known = _SIMPLE | (_MORE if self.flavour == "xgrammar" else {})
         if letter not in known:
             hint = "; a class such as `[0-9]` says what `\\d` says" if letter in "dwsDWS" and letter else ""
@@ -264,10 +285,8 @@ class _Reader:
         if self.here != "}":
             raise self.fail("a `}` is missing")
         self.at += 1
-        if most is not None and most < least:
-            raise self.fail(f"at least {least} and at most {most} times is never")
-        if max(least, most or 0) > _MOST_REPEATS:
-            raise self.fail(f"more than {_MOST_REPEATS:,} times is too much to be judged")
+        with self.located():
+            check_times(least, most)
         return least, most
 
     def number(self) -> int:

@@ -5,18 +5,31 @@ say, character by character; an engine's lexer, which takes the longest match, o
 validator of a text could judge is refused: `%json`, tokens (`<|…|>`), `&` and `~` of terminals, `stop` and the like.
 """
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tasks.guide.kinds.lark_words import COMMON, Piece, pieces
-from tasks.guide.kinds.nodes import MOST_DEPTH, Alt, Chars, GrammarError, Node, Ref, Repeat, Seq, Text
+from tasks.guide.kinds.nodes import (
+    HEX,
+    MOST_DEPTH,
+    Alt,
+    Chars,
+    GrammarError,
+    Node,
+    Ref,
+    Repeat,
+    Seq,
+    Text,
+    check_times,
+    escaped,
+)
 from tasks.guide.kinds.patterns import nodes_of
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "b": "\b", "\\": "\\", '"': '"', "/": "/", "'": "'"}
-_HEX = {"x": 2, "u": 4, "U": 8}
 _HARMLESS = ("capture",)
-_MOST_REPEATS = 10_000
 
 
 def parse(text: str) -> dict[str, Node]:
@@ -42,6 +55,14 @@ class _Reader:
 
     def fail(self, message: str) -> GrammarError:
         return GrammarError(message, line=self.here.line)
+
+    @contextlib.contextmanager
+    def located(self, line: int | None = None) -> Iterator[None]:
+        """What is wrong in here is wrong in this line, or in the one given."""
+        try:
+            yield
+        except GrammarError as error:
+            raise GrammarError(error.words, line=line or self.here.line) from error
 
     def is_sign(self, text: str) -> bool:
         return self.here.kind == "sign" and self.here.text == text
@@ -186,10 +207,8 @@ class _Reader:
             case "pattern":
                 self.at += 1
                 body, _, flags = piece.text[1:].rpartition("/")
-                try:
+                with self.located(piece.line):
                     return _terminal(nodes_of(body.replace("\\/", "/"), flags))
-                except GrammarError as error:
-                    raise GrammarError(str(error), line=piece.line) from error
             case "name":
                 self.at += 1
                 if self.is_sign("{") and self.pieces[self.at + 1].kind not in ("number",) and not self.comma_next():
@@ -245,11 +264,9 @@ class _Reader:
             letter = text[at + 1] if text[at] == "\\" else ""
             if not letter:
                 said, at = said + text[at], at + 1
-            elif letter in _HEX:
-                digits = text[at + 2 : at + 2 + _HEX[letter]]
-                if not re.fullmatch(rf"[0-9A-Fa-f]{{{_HEX[letter]}}}", digits) or int(digits, 16) > 0x10FFFF:
-                    raise self.fail(f"`\\{letter}` wants {_HEX[letter]} hexadecimal digits of a character")
-                said, at = said + chr(int(digits, 16)), at + 2 + _HEX[letter]
+            elif letter in HEX:
+                with self.located():
+                    said, at = said + escaped(letter, text, at + 2), at + 2 + HEX[letter]
             elif letter in _ESCAPES:
                 said, at = said + _ESCAPES[letter], at + 2
             else:
@@ -273,21 +290,22 @@ class _Reader:
 
     def times(self) -> tuple[int, int | None]:
         self.take("{")
-        least = self.number(0)
-        most: int | None = least
+        least = self.number()
+        most = least
         if self.is_sign(","):
             self.at += 1
-            most = self.number(None)
+            most = self.number()
+        elif least is None:
+            raise self.fail("a number is missing in `{…}`")
         self.take("}")
-        if most is not None and most < (least or 0):
-            raise self.fail(f"at least {least} and at most {most} times is never")
-        if max(least or 0, most or 0) > _MOST_REPEATS:
-            raise self.fail(f"more than {_MOST_REPEATS:,} times is too much to be judged")
-        return least or 0, most
+        fewest = 0 if least is None else least  # `{,3}`
+        with self.located():
+            check_times(fewest, most)
+        return fewest, most
 
-    def number(self, otherwise: int | None) -> int | None:
+    def number(self) -> int | None:
         if self.here.kind != "number":
-            return otherwise
+            return None
         self.at += 1
         return int(self.pieces[self.at - 1].text)
 

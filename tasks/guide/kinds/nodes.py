@@ -1,10 +1,14 @@
 """What a grammar over characters is made of: the sorts of node that a rule's body has."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 MOST_DEPTH = 200
 """How deep groups may stand in one another."""
+MOST_REPEATS = 10_000
+HEX = {"x": 2, "u": 4, "U": 8}
+"""Digits of an escape, by its letter."""
 LAST_CHARACTER = 0x10FFFF
 
 
@@ -17,6 +21,22 @@ class GrammarError(ValueError):
         self.words = message
         self.name = name
         self.line = line
+
+
+def escaped(letter: str, text: str, at: int) -> str:
+    """The character whose hexadecimal digits stand at `at`, behind a letter of HEX. Raises GrammarError."""
+    digits = text[at : at + HEX[letter]]
+    if not re.fullmatch(rf"[0-9A-Fa-f]{{{HEX[letter]}}}", digits) or int(digits, 16) > LAST_CHARACTER:
+        raise GrammarError(f"`\\{letter}` wants {HEX[letter]} hexadecimal digits of a character, not {digits!r}")
+    return chr(int(digits, 16))
+
+
+def check_times(least: int, most: int | None) -> None:
+    """Raises GrammarError for a number of times that is never, or too much."""
+    if most is not None and most < least:
+        raise GrammarError(f"at least {least} and at most {most} times is never")
+    if max(least, least if most is None else most) > MOST_REPEATS:
+        raise GrammarError(f"more than {MOST_REPEATS:,} times is too much to be judged")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser
 from typing import Any
 
-from tasks.guide.kinds.nodes import Alt, Chars, GrammarError, Node, Repeat, Seq
+from tasks.guide.kinds.nodes import Alt, Chars, GrammarError, Node, Repeat, Seq, check_times
 
-_MOST_REPEATS = 10_000
 _WORD = ((48, 57), (65, 90), (95, 95), (97, 122))
 _SPACE = ((9, 13), (32, 32))
 _DIGIT = ((48, 57),)
@@ -59,9 +58,9 @@ class _Walk:
                 return walk.seq(inside)
             case ops.MAX_REPEAT | ops.MIN_REPEAT:
                 least, most, inside = value
-                if least > _MOST_REPEATS or (most is not ops.MAXREPEAT and most > _MOST_REPEATS):
-                    raise GrammarError(f"more than {_MOST_REPEATS:,} times is too much to be judged")
-                return Repeat(self.seq(inside), least, None if most is ops.MAXREPEAT else int(most))
+                times = (least, None if most is ops.MAXREPEAT else int(most))
+                check_times(*times)
+                return Repeat(self.seq(inside), *times)
         raise GrammarError(f"a terminal's pattern cannot have {str(op).lower().replace('_', ' ')} in it")
 
     def chars(self, ranges: tuple[tuple[int, int], ...]) -> Chars:

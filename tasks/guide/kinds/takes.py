@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from schemas.guide import Guide
+from tasks.guide.backends.known import BACKENDS as KNOWN
 from tasks.guide.kinds import ebnf
 from tasks.guide.kinds.nodes import GrammarError
 
-BACKENDS = ("xgrammar", "guidance", "outlines", "lm-format-enforcer")
+BACKENDS = tuple(KNOWN)
 _WITH_GRAMMARS = ("xgrammar", "guidance")
 TAKERS: dict[str, tuple[str, ...]] = {
     "json_schema": BACKENDS,

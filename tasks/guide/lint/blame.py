@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tasks.guide.backends.parts import Parts, step
+from tasks.guide.backends.parts import Parts
 from tasks.guide.lint.edit import everywhere, nodes, without
+from tasks.guide.pointers import step
 
 _WORDLESS = frozenset(
     ("title", "description", "default", "examples", "example", "$comment", "$schema", "$id", "id", "definitions",

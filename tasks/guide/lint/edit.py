@@ -4,8 +4,11 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tasks.guide.backends.parts import Part, at, step, steps
+from tasks.guide.backends.parts import Part
+from tasks.guide.pointers import at, step, steps
 
+BRANCHED = ("anyOf", "oneOf", "allOf", "$ref")
+"""Keywords that lead to other nodes of which some speak of the same value."""
 _NAMES = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _NODES = (
     "additionalProperties", "unevaluatedProperties", "propertyNames", "items", "additionalItems", "unevaluatedItems",

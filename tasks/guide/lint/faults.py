@@ -7,7 +7,7 @@ from tasks.guide.backends.instances import Taken, compact, orders
 from tasks.guide.backends.parts import Place
 from tasks.guide.lint.asking import Asking
 from tasks.guide.lint.blame import blame
-from tasks.guide.lint.edit import nodes, split
+from tasks.guide.lint.edit import BRANCHED, nodes, split
 from tasks.guide.lint.model import Finding, Kind, Rewrite
 from tasks.guide.lint.mutate import inside, put
 from tasks.guide.lint.probes import Probe
@@ -20,7 +20,6 @@ from tasks.guide.lint.verdicts import Verdicts
 _MOST_UNDER = 20
 _MOST_OVER = 12
 _MOST_CHECKED = 60
-_BRANCHED = ("anyOf", "oneOf", "allOf", "$ref")
 
 
 @dataclass
@@ -84,9 +83,9 @@ class Faults:
         node = next((part.node for part in nodes(self.verdicts.schema) if part.pointer == where), None)
         if node is None:
             return ""
-        beside = [key for key in _BRANCHED if key in node and key != name]
+        beside = [key for key in BRANCHED if key in node and key != name]
         untyped = "" if (types_of(node) and "type" in node) or "enum" in node else " where no type is written"
-        return f" beside {', '.join(beside)}" if beside else untyped if name not in _BRANCHED else ""
+        return f" beside {', '.join(beside)}" if beside else untyped if name not in BRANCHED else ""
 
     def _explain_over(self, probe: Probe, shown: set[str]) -> Finding | None:
         def shows(value: Any) -> bool:
@@ -158,7 +157,7 @@ class Faults:
                     words = "takes only the keys that the schema lists, as if additionalProperties were false"
                     return Finding(kind="closed", path=pointer, words=words, instance=compact(value))
             kinds = {kind for part in place.parts for kind in types_of(part.node)}
-            untyped = not any(key in part.node for part in place.parts for key in ("type", "enum", "const", *_BRANCHED))
+            untyped = not any(key in part.node for part in place.parts for key in ("type", "enum", "const", *BRANCHED))
             if untyped and kinds and _type(place.value) not in kinds:
                 words = (
                     f"takes only the type that the keywords are about ({', '.join(sorted(kinds))}): no type is written"

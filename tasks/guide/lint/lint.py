@@ -10,7 +10,7 @@ from tasks.guide.backends import BACKENDS, Backends
 from tasks.guide.lint.asking import COMPILE_S, Asking, OutOfTime
 from tasks.guide.lint.faults import Faults
 from tasks.guide.lint.model import BackendLint, Finding, Lint
-from tasks.guide.lint.notes import order_note, slow_note
+from tasks.guide.lint.notes import mask_times, order_note, slow_note
 from tasks.guide.lint.probes import Probe, probes
 from tasks.guide.lint.refusal import way_out
 from tasks.guide.lint.verdicts import Verdicts
@@ -77,7 +77,7 @@ def _one(asking: Asking, verdicts: Verdicts, asked: list[Probe]) -> BackendLint:
             counts["valid" if probe.valid else "invalid"] += 1
             faults.saw(probe, taken)
         timed = [probe for probe in asked if probe.valid][-_TIMED:]
-        spent = _mask_times(asking, verdicts, timed)
+        spent = mask_times(asking, verdicts.schema, verdicts, timed)
         findings.extend(order_note(asking, verdicts, asked))
         findings.extend(slow_note(asking, verdicts, compiled=compiled, spent=spent, timed=timed))
         faults.explain()
@@ -87,15 +87,6 @@ def _one(asking: Asking, verdicts: Verdicts, asked: list[Probe]) -> BackendLint:
     findings.extend(each for each in faults.found.values() if each.kind != "order" or "order" not in noted)
     findings.sort(key=lambda finding: (not finding.is_fault, finding.kind, finding.path, finding.instance or ""))
     return BackendLint(**common, **counts, mask_us=_summary(spent), findings=findings, cut=cut)
-
-
-def _mask_times(asking: Asking, verdicts: Verdicts, timed: list[Probe]) -> list[float]:
-    spent: list[float] = []
-    for probe in timed:
-        taken = asking.takes(verdicts.schema, probe.value, parts=verdicts.parts, masks=True)
-        if taken is not None:
-            spent.extend(taken.match.mask_us)
-    return spent
 
 
 def _summary(spent: list[float]) -> dict[str, float]:

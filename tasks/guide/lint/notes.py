@@ -43,12 +43,14 @@ def slow_note(
     """Which keyword makes compiling or masks slow, if they are: the one without which they are three times faster.
 
     spent: microseconds of the masks of the `timed` probes, which are asked again without the keyword."""
-    compile_s = compiled.compile_s or 0.0
-    mask_us = float(np.percentile(spent, 99)) if spent else 0.0
-    if compile_s < SLOW_COMPILE_S and mask_us < SLOW_MASK_US:
+    compile_s, mask_us = compiled.compile_s, _p99(spent)
+    slow_compile = compile_s is not None and compile_s >= SLOW_COMPILE_S
+    if slow_compile:
+        slow, was = compile_s, f"compiling takes {compile_s:.1f} s"
+    elif mask_us is not None and mask_us >= SLOW_MASK_US:
+        slow, was = mask_us, f"a mask takes {mask_us / 1000:.0f} ms (p99)"
+    else:
         return []
-    slow_compile = compile_s >= SLOW_COMPILE_S
-    was = f"compiling takes {compile_s:.1f} s" if slow_compile else f"a mask takes {mask_us / 1000:.0f} ms (p99)"
     present = {keyword for part in nodes(verdicts.schema) for keyword in part.node}
     for keywords in _SUSPECTS:
         if not set(keywords) & present:
@@ -57,10 +59,10 @@ def slow_note(
         again = asking.compile(made)
         if again.status != "accepted":
             continue
-        if slow_compile:
-            faster = compile_s / max(again.compile_s or 0.0, 1e-4)
-        else:
-            faster = mask_us / max(_p99(asking, made, verdicts, timed), 1.0)
+        without = again.compile_s if slow_compile else _p99(mask_times(asking, made, verdicts, timed))
+        if not without:
+            continue
+        faster = slow / without
         if faster >= _FASTER:
             names = " and ".join(sorted(set(keywords) & present))
             rewrite = Rewrite(words=f"drop {names} and validate the answers after", schema=made, exact=False)
@@ -73,12 +75,17 @@ def slow_note(
     return [Finding(kind="slow", path="", words=was, instance=None)]
 
 
-def _p99(asking: Asking, schema: dict[str, Any], verdicts: Verdicts, timed: Sequence[Probe]) -> float:
+def mask_times(asking: Asking, schema: dict[str, Any], verdicts: Verdicts, timed: Sequence[Probe]) -> list[float]:
+    """Microseconds of each mask of some probes under a schema; none where it could not be asked."""
     spent: list[float] = []
     for probe in timed:
         taken = asking.takes(schema, probe.value, parts=verdicts.parts, masks=True)
         spent.extend(taken.match.mask_us if taken is not None else [])
-    return float(np.percentile(spent, 99)) if spent else 0.0
+    return spent
+
+
+def _p99(spent: Sequence[float]) -> float | None:
+    return float(np.percentile(spent, 99)) if spent else None
 
 
 def _first(schema: dict[str, Any], keywords: tuple[str, ...]) -> str:

@@ -30,11 +30,12 @@ class Probe:
 
 def probes(verdicts: Verdicts, *, seed: int, given: Sequence[Any] = ()) -> list[Probe]:
     """Instances with verdicts, the shortest first, as many keywords as possible among the broken ones. The same for the
-    same seed. given: instances that are asked in any case."""
+    same seed. given: instances that are asked in any case. None is among them that the validator could not judge:
+    nothing can be claimed of a backend by it."""
     rng = random.Random(seed)  # noqa: S311 - no secret
     values = Values(verdicts.parts, rng)
     made: dict[str, Probe] = {}
-    kept = [_probe(verdicts, value) for value in given]
+    kept = [_probe(verdicts, value) for value in given if verdicts.judged(value)]
     bases = [probe for probe in kept if probe.valid][:_MOST_BASES]
     for number in range(_TRIES):
         fullness = (0.0, 1.0, 0.5)[number % 3]
@@ -50,7 +51,7 @@ def probes(verdicts: Verdicts, *, seed: int, given: Sequence[Any] = ()) -> list[
     for base_value, (_, path, value) in _spread(steps, rng):
         changed = put(base_value, path, value)
         text = compact(changed)
-        if len(text) <= _LONGEST and text not in made:
+        if len(text) <= _LONGEST and text not in made and verdicts.judged(changed):
             made[text] = _probe(verdicts, changed)
     made = {text: probe for text, probe in made.items() if not _of_a_dialect(probe)}
     chosen = {probe.text: probe for probe in kept}
@@ -62,7 +63,7 @@ def probes(verdicts: Verdicts, *, seed: int, given: Sequence[Any] = ()) -> list[
 def _made(verdicts: Verdicts, values: Values, fullness: float) -> Probe | None:
     try:
         value = values.make(verdicts.schema, fullness=fullness)
-        return _probe(verdicts, value)
+        return _probe(verdicts, value) if verdicts.judged(value) else None
     except (RecursionError, TypeError, ValueError, AttributeError, OverflowError):
         return None  # a keyword of a shape that no draft has; the validator passes over those too
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.guide.backends.parts import step
 from tasks.guide.lint.asking import Asking
 from tasks.guide.lint.blame import unwanted
 from tasks.guide.lint.edit import everywhere, nodes
@@ -11,6 +10,7 @@ from tasks.guide.lint.model import Rewrite
 from tasks.guide.lint.probes import Probe
 from tasks.guide.lint.rewrite import candidates
 from tasks.guide.lint.verdicts import Verdicts
+from tasks.guide.pointers import step
 
 _MOST_SHOWN = 3
 _MOST_TRIED = 8

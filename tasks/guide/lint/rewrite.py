@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.guide.backends.parts import Parts, at
-from tasks.guide.lint.edit import changed, split, without
+from tasks.guide.backends.parts import Parts
+from tasks.guide.lint.edit import BRANCHED, changed, split, without
 from tasks.guide.lint.merge import merge
 from tasks.guide.lint.texts import PATTERNS
 from tasks.guide.lint.values import types_of
+from tasks.guide.pointers import at
 
 Candidate = tuple[str, dict[str, Any]]
-_BRANCHED = ("anyOf", "oneOf", "allOf", "$ref")
 _OPEN = ("description", "title", "$schema", "$id", "id", "$defs", "definitions", "$comment", "examples", "default")
 
 
@@ -37,7 +37,7 @@ def _upwards(schema: dict[str, Any], pointer: str) -> Iterator[str]:
     way = pointer
     while way.count("/") > 1:
         way = way.rpartition("/")[0]
-        if split(way)[1] in _BRANCHED:
+        if split(way)[1] in BRANCHED:
             yield way
 
 
@@ -45,7 +45,7 @@ def _of_node(schema: dict[str, Any], where: str, node: dict[str, Any], keyword: 
     spot = where or "the top"
     if isinstance(node.get("required"), list):
         missing = [name for name in node["required"] if name not in (node.get("properties") or {})]
-        if missing and not any(key in node for key in _BRANCHED):
+        if missing and not any(key in node for key in BRANCHED):
             properties = {**(node.get("properties") or {}), **{name: {} for name in missing}}
             words = f"spell the required {_names(missing)} in properties at {spot}"
             yield words, changed(schema, where, lambda old: {**old, "properties": properties})

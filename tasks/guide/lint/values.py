@@ -4,9 +4,10 @@ import json
 import random
 from typing import Any
 
-from tasks.guide.backends.parts import Parts, at, searches
+from tasks.guide.backends.parts import Parts, searches
 from tasks.guide.lint.merge import merge
 from tasks.guide.lint.texts import FORMATS, of_pattern
+from tasks.guide.pointers import at
 
 _DEEPEST = 8
 _MOST_ITEMS = 60

@@ -5,9 +5,11 @@ from typing import Any
 
 from schemas.sample import Grammar
 from tasks.guide.backends.instances import compact
-from tasks.guide.backends.parts import Parts, at, step
+from tasks.guide.backends.parts import Parts
 from tasks.guide.judge import build_validator
+from tasks.guide.pointers import at, step
 from tasks.guide.validate import validate
+from tasks.guide.verdict import Verdict
 
 _MOST_ERRORS = 20
 
@@ -20,23 +22,27 @@ class Verdicts:
         self.parts = Parts(schema)
         self._grammar = Grammar(grammar_id=grammar_id, kind="json_schema", content=compact(schema))
         self._validator = build_validator(json.loads(self._grammar.content))
-        self._valid: dict[str, bool] = {}
+        self._verdicts: dict[str, Verdict] = {}
         self._keywords: dict[str, tuple[str, ...]] = {}
 
     def valid(self, value: Any) -> bool:
         """Whether the schema allows a value."""
+        return self._verdict(value).valid
+
+    def judged(self, value: Any) -> bool:
+        """Whether the validator has a word on a value at all: it may have run out of time, or of steps."""
+        return self._verdict(value).judged
+
+    def _verdict(self, value: Any) -> Verdict:
         text = compact(value)
-        if text not in self._valid:
-            verdict = validate(self._grammar, text)
-            self._valid[text] = verdict.valid
-            if any("timed out" in each.message or "not validated" in each.message for each in verdict.violations):
-                self._keywords[text] = ()
-        return self._valid[text]
+        if text not in self._verdicts:
+            self._verdicts[text] = validate(self._grammar, text)
+        return self._verdicts[text]
 
     def keywords(self, value: Any) -> tuple[str, ...]:
         """The JSON pointers of the keywords that a value breaks, as the validator names them; none for a valid one."""
         text = compact(value)
-        if self.valid(value):
+        if self.valid(value) or not self.judged(value):
             return ()
         if text not in self._keywords:
             self._keywords[text] = self._broken(value)

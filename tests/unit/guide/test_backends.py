@@ -27,8 +27,8 @@ POINT = {
 def the_fork(backends: Backends, *, other_than: int | None = None) -> int:
     """The process that answers; waited for, since a dead one is replaced in a moment."""
     backends.facts()
-    assert backends._child is not None
-    pid = backends._child.pid
+    assert backends._child.process is not None
+    pid = backends._child.process.pid
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -147,6 +147,18 @@ def test_a_child_that_is_killed_while_it_waits_costs_nothing(grammar_backends: B
     the_fork(grammar_backends, other_than=victim)
     assert grammar_backends.match(kept, text='{"x":1,"name":"b"}').accepted is True
     assert grammar_backends.match(kept, text='{"x":1}').accepted is False
+
+
+def test_a_child_that_is_killed_at_any_moment_never_answers_for_another_question(grammar_backends: Backends) -> None:
+    made = [grammar_backends.compile(backend="guidance", content=json.dumps({"const": n})) for n in range(4)]
+    for number in range(40):
+        killer = threading.Timer(number / 4000, os.kill, (the_fork(grammar_backends), signal.SIGKILL))
+        killer.start()
+        for each, compiled in enumerate(made):
+            told = [grammar_backends.match(compiled, text=str(value)) for value in (each, each + 1)]
+            assert [match.accepted for match in told] in ([True, False], [None, False], [True, None])
+            assert all(match.accepted is not None or match.status == "crashed" for match in told)
+        killer.join()
 
 
 def test_more_grammars_than_the_child_keeps(grammar_backends: Backends) -> None:

@@ -1,6 +1,7 @@
 """The lint of a schema against real backends: what each gets silently wrong is found and named, and nothing else."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from flows.commands.grammar_report import print_lint
 from schemas.errors import ConfigError
 from tasks.guide.backends import Backends
 from tasks.guide.backends.instances import compact
+from tasks.guide.lint.asking import Asking
 from tasks.guide.lint.blame import unwanted
 from tasks.guide.lint.edit import everywhere, nodes, without
 from tasks.guide.lint.lint import lint
 from tasks.guide.lint.merge import merge
 from tasks.guide.lint.model import BackendLint, Finding
+from tasks.guide.lint.notes import slow_note
 from tasks.guide.lint.probes import probes
 from tasks.guide.lint.shrink import shrink
 from tasks.guide.lint.texts import FORMATS, of_pattern
@@ -163,6 +166,24 @@ def test_probes_are_of_both_kinds_and_as_the_validator_says() -> None:
         f"{properties}/lines/items/type",
         f"{properties}/note/anyOf",
     } <= broken
+
+
+def test_what_the_validator_could_not_judge_is_no_probe() -> None:
+    endless = "a" * 60
+    schema = {"type": "string", "pattern": "^(?=(a+)+$)(a|aa)+\\1c$|^aa$"}  # it gives up after so many steps back
+    verdicts = Verdicts(schema, grammar_id="t")
+    assert not verdicts.judged(endless) and not verdicts.valid(endless) and verdicts.keywords(endless) == ()
+    assert verdicts.judged("aa") and verdicts.judged("b") and not verdicts.valid("b")
+    asked = probes(verdicts, seed=0, given=[endless, "aa"])
+    assert "aa" in [probe.value for probe in asked] and endless not in [probe.value for probe in asked]
+
+
+def test_masks_that_could_not_be_timed_again_are_not_called_faster(grammar_backends: Backends) -> None:
+    verdicts = Verdicts({"type": "string", "maxLength": 5}, grammar_id="t")
+    asking = Asking(backends=grammar_backends, backend="xgrammar", whitespace=None, until=time.monotonic() + 60)
+    compiled = asking.compile(verdicts.schema)
+    (note,) = slow_note(asking, verdicts, compiled=compiled, spent=[20_000.0], timed=[])
+    assert (note.kind, note.path, note.words, note.rewrite) == ("slow", "", "a mask takes 20 ms (p99)", None)
 
 
 def test_a_keyword_behind_a_reference_is_named_where_it_stands() -> None:

@@ -140,6 +140,7 @@ def test_a_pattern_inside_a_schema_gives_up() -> None:
     assert time.perf_counter() - started < 2
     assert [verdict.valid for verdict in verdicts] == [False, False]
     assert "backtracking" in verdicts[0].violations[0].message
+    assert not any(verdict.judged for verdict in verdicts)
 
 
 def test_a_schema_that_never_ends_costs_its_timeout_and_no_more() -> None:

@@ -7,6 +7,8 @@ from planning import a_cpu, a_gpu, a_model
 
 from schemas.engine import VllmEngine
 from schemas.plan import PlannedLoad
+from tasks.engine.worker import yielding
+from tasks.plan import prefill_auto
 from tasks.plan.engine import plan_engine
 from tasks.plan.prefill_auto import mix_of, plan_auto, step_cost
 
@@ -242,3 +244,7 @@ def test_through_the_whole_plan_the_graphs_and_the_prediction_know_the_raised_bu
     assert f"{by_name['max_num_batched_tokens'].value:,} tokens x" in planned.prediction.basis["activation_bytes"]
     fixed = plan_engine(engine=VllmEngine(prefill={"policy": "auto"}, max_num_batched_tokens=4_096), **arguments)
     assert (fixed.value("max_num_batched_tokens"), fixed.value("long_prefill_token_threshold")) == (4_096, 0)
+
+
+def test_the_engine_counts_short_prompts_as_the_plan_does():
+    assert yielding.SHORT_PART == prefill_auto.SHORT_PART
