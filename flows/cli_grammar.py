@@ -13,6 +13,20 @@ app = typer.Typer()
 grammar_app = typer.Typer(help="What the grammar backends make of a schema, without any engine.", no_args_is_help=True)
 app.add_typer(grammar_app, name="grammar")
 
+
+def _corpora(incomplete: str) -> list[str]:
+    from flows.commands.grammars import corpus_names  # noqa: PLC0415
+
+    return corpus_names(incomplete)
+
+
+def _splits(context: typer.Context, incomplete: str) -> list[str]:
+    from flows.commands.grammars import split_names  # noqa: PLC0415
+
+    corpus = context.params.get("corpus")
+    return split_names(corpus, incomplete) if corpus else []
+
+
 Backend = Enum("Backend", {name: name for name in BACKENDS}, type=str)  # type: ignore[misc] - the table is the source
 
 
@@ -71,6 +85,88 @@ def lint(
             whitespace=True if whitespace else None,
             seed=seed,
             limit_s=limit_s,
+            as_json=json_,
+        )
+    )
+
+
+@app.command()
+def grammars(  # noqa: PLR0913, PLR0917 - one an option
+    corpus: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CORPUS]",
+            help="A name in configs/corpora, its YAML file, or a file of schemas: .jsonl, or a .json list.",
+            autocompletion=_corpora,
+        ),
+    ] = None,
+    backends: Annotated[
+        str, typer.Option("--backends", metavar="A,B", help=f"Only these: {', '.join(BACKENDS)}.")
+    ] = "",
+    splits: Annotated[
+        list[str] | None,
+        typer.Option("--split", metavar="S", help="Only this part. Repeatable.", autocompletion=_splits),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="The most schemas of each split.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of the draw of --limit. Default: 0.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="M", help="Whose tokenizer is used; without it, one of single bytes."),
+    ] = None,
+    python: Annotated[
+        Path | None,
+        typer.Option("--python", metavar="FILE", help="Another environment's interpreter: its vLLM and its backends."),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, metavar="N", help="Schemas worked on at once. Default: one a core."),
+    ] = None,
+    limit_s: Annotated[
+        float | None,
+        typer.Option("--limit-s", min=0.1, metavar="S", help="Seconds to compile one schema. Default: 30."),
+    ] = None,
+    memory_gb: Annotated[
+        float | None,
+        typer.Option("--memory-gb", min=0.1, metavar="G", help="GiB that one schema may take. Default: 4."),
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="RUN", help="Go on with an interrupted run: its id, or last.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Ask every grammar backend for every schema of a corpus: does it take it, is it right, what does it cost?
+
+    A schema's instances, whose verdicts the corpus knows, are put to the backend's own matcher, set up as vLLM sets it
+    up. over: it rejects a valid instance, in every order of keys; under: it takes an invalid one. Compiling and each
+    token's mask are timed. No engine is started. A schema that hangs, crashes or eats the memory costs its own line.
+
+    Every answer is a row: `corpus_schemas` and `corpus_tests` in SQL. `assay compare A B` holds two runs against each
+    other, such as two releases of a backend (--python).
+
+    Exit codes: 0 all was asked, whatever came of it, 1 it could not be, 2 bad usage or corpus, 130 and 143 interrupted.
+
+    Examples: `assay grammars faults`, `assay grammars schemas.jsonl --backends xgrammar,guidance --limit 50`,
+    `assay grammars faults --python other/bin/python`, `assay grammars --resume last`
+    """
+    from flows.commands.grammars import run_grammars  # noqa: PLC0415
+
+    raise typer.Exit(
+        run_grammars(
+            corpus=corpus,
+            backends=[name.strip() for name in backends.split(",") if name.strip()],
+            splits=splits or [],
+            options={
+                "limit": limit,
+                "seed": seed,
+                "model": model,
+                "python": None if python is None else str(python),
+                "jobs": jobs,
+                "limit_s": limit_s,
+                "memory_gb": memory_gb,
+            },
+            resume=resume,
             as_json=json_,
         )
     )

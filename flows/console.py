@@ -89,6 +89,26 @@ class RunConsole:
         with Progress(*columns, console=self._console, transient=True) as progress:
             yield ProgressBar(progress, progress.add_task(what, total=total, rate=""))
 
+    @contextmanager
+    def counting(self, total: int, *, what: str, unit: str) -> "Iterator[Callable[[int, str], None]]":
+        """A bar of things that are done one by one; what it gives takes how many are done, and what to say of them."""
+        columns = [
+            TextColumn(f"  {what}"),
+            BarColumn(bar_width=30),
+            TextColumn(f"{{task.completed}}/{{task.total}} {unit}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[said]}"),
+        ]
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            task = progress.add_task(what, total=total, said="")
+
+            def update(done: int, said: str) -> None:
+                progress.update(task, completed=done, said=_shown(said))
+
+            yield update
+
     def datasets(self, said: list[str], summary: DatasetsSummary) -> None:
         said.append(", ".join(f"{dataset.dataset} {dataset.rows_used}" for dataset in summary.datasets))
 

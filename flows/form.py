@@ -41,6 +41,7 @@ def _names(*kinds: Kind, first: Sequence[str] = ()) -> Shown:
 
 Config = Annotated[str, _names("experiment")]
 Sweeps = Annotated[str, _names("sweep")]
+Corpora = Annotated[str, _names("corpus")]
 Tunings = Annotated[str, _names("tuning")]
 Model = Annotated[str, _names("model", first=[AS_CONFIGURED])]
 Datasets = Annotated[list[Annotated[str, _names("dataset", "suite")]], Shown(lambda: {"uniqueItems": True})]

@@ -32,10 +32,13 @@ _UNREACHABLE = (PrefectException, httpx.HTTPError, OSError, RuntimeError)
 
 
 class Progress:
-    """The progress artifact, kept up to date from a thread of its own, so that no answer waits for the server."""
+    """The progress artifact, kept up to date from a thread of its own, so that no answer waits for the server.
 
-    def __init__(self, total: int) -> None:
+    what: what is done, and of what there is so much."""
+
+    def __init__(self, total: int, *, what: tuple[str, str] = ("answers", "requests")) -> None:
         self._total = total
+        self._what = what
         self._done = 0
         self._stop = threading.Event()
         # Prefect finds the run that an artifact belongs to by the context, which a thread does not inherit.
@@ -43,7 +46,11 @@ class Progress:
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="progress", daemon=True)
 
     def update(self, update: Update) -> None:
-        self._done = update.done
+        self.done(update.done)
+
+    def done(self, done: int) -> None:
+        """So much is done."""
+        self._done = done
 
     def _run(self) -> None:
         artifact: UUID | None = None
@@ -54,7 +61,9 @@ class Progress:
                 progress = round(100 * self._done / max(1, self._total), 1)
                 if artifact is None:
                     artifact = create_progress_artifact(
-                        progress=progress, key="progress", description=f"answers, of {self._total:,} requests"
+                        progress=progress,
+                        key="progress",
+                        description=f"{self._what[0]}, of {self._total:,} {self._what[1]}",
                     )
                 elif progress != shown:
                     update_progress_artifact(artifact_id=artifact, progress=progress)

@@ -10,8 +10,9 @@ from schemas.experiment import Experiment
 from schemas.gate import GateVerdict
 
 RunStatus = Literal["running", "finished", "failed", "cancelled", "crashed"]
-MADE_OF_RUNS = ("sweep", "ablate", "tune")
-"""Flows, by their commands, whose run is made of other runs: it has no answers of its own."""
+MADE_OF_RUNS = ("sweep", "ablate", "tune", "grammars")
+"""Flows, by their commands, whose run has no answers of its own: it is made of other runs, or of a corpus of schemas.
+Each resumes by its own command, and writes its page itself."""
 
 
 class CellContext(BaseModel):

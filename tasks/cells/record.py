@@ -97,7 +97,8 @@ class CellsRecord:
         """The highest that an earlier session wrote: every row of this one comes after."""
         cells = read_rows(self.home, "sweep_cells", self.run_id, columns=["cell_index", "repeat", "revision"])
         trials = read_rows(self.home, "trials", self.run_id, columns=["trial", "revision"])
-        return max((row["revision"] for row in [*mine, *cells, *trials]), default=-1)
+        asked = read_rows(self.home, "corpus_schemas", self.run_id, columns=["case_id", "backend", "revision"])
+        return max((row["revision"] for row in [*mine, *cells, *trials, *asked]), default=-1)
 
 
 def config_hash(config: Mapping[str, Any]) -> str:

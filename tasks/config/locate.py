@@ -19,7 +19,7 @@ from tasks.config.nearest import did_you_mean_or_list
 from tasks.config.yaml_file import missing_file, read_yaml
 from tasks.plugins import dataset_folder, plugins
 
-Kind = Literal["experiment", "dataset", "suite", "model", "engine", "sweep", "tuning"]
+Kind = Literal["experiment", "dataset", "suite", "model", "engine", "sweep", "tuning", "corpus"]
 SUFFIXES = (".yaml", ".yml")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PROJECT = Path("configs")
@@ -127,8 +127,9 @@ def _missing(path: Path) -> tuple[str, str | None]:
 def _folders(kind: Kind, beside: Path | None) -> dict[str, Path]:
     """Where a name is looked for, in order, each under the words that a message has for it."""
     folders = {} if beside is None else {"beside the file": beside}
-    folders[f"in {_PROJECT / (kind + 's')}"] = _PROJECT / f"{kind}s"
-    folders[f"in assay's own {kind}s"] = packaged_configs() / f"{kind}s"
+    plural = "corpora" if kind == "corpus" else f"{kind}s"
+    folders[f"in {_PROJECT / plural}"] = _PROJECT / plural
+    folders[f"in assay's own {plural}"] = packaged_configs() / plural
     return folders
 
 

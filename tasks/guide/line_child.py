@@ -63,6 +63,12 @@ class LineChild:
         self._end(child)
         return child.returncode
 
+    def kill(self) -> None:
+        """Ends the child at once, whatever it is busy with: who waits for its answer, on another thread, gets None."""
+        child = self.process
+        if child is not None and self._owner == os.getpid() and child.poll() is None:
+            self._kill(child)
+
     def close(self) -> None:
         """Ends the child."""
         with self.lock:
@@ -101,8 +107,11 @@ class LineChild:
         try:
             child.wait(timeout=1)
         except subprocess.TimeoutExpired:
-            if self.forks:
-                os.killpg(child.pid, signal.SIGKILL)  # its own session: the child and its forks, nothing else
-            else:
-                child.kill()
+            self._kill(child)
             child.wait()
+
+    def _kill(self, child: "subprocess.Popen[str]") -> None:
+        if self.forks:
+            os.killpg(child.pid, signal.SIGKILL)  # its own session: the child and its forks, nothing else
+        else:
+            child.kill()

@@ -1,6 +1,6 @@
 """The tables of the warehouse: names, types, units, meanings, keys."""
 
-from warehouse.schema import data, engine, results, runs, sweeps
+from warehouse.schema import corpora, data, engine, results, runs, sweeps
 from warehouse.schema.changes import CURRENT as SCHEMA_VERSION
 from warehouse.schema.table import Column, Table
 
@@ -26,6 +26,8 @@ TABLES: dict[str, Table] = {
         results.GATES,
         sweeps.SWEEP_CELLS,
         sweeps.TRIALS,
+        corpora.CORPUS_SCHEMAS,
+        corpora.CORPUS_TESTS,
         results.SCHEMA_VERSION,
     )
 }

@@ -41,13 +41,23 @@ _TRIALS = (
     "run_id revision trial reference settings state why reason same_as value first_value violations figures parts"
     " trial_run_ids on_front winner started_at seconds"
 )
+_CORPUS_SCHEMAS = (
+    "run_id revision case_id backend split name kind schema schema_fault keywords backend_version vllm_version"
+    " tokenizer status stage message check_s compile_s grown_bytes peak_bytes tests tests_right over under"
+    " reordered unjudged disputed verdict mask_tokens mask_us_mean mask_us_p50 mask_us_p95 mask_us_p99 mask_us_max"
+    " seconds"
+)
+_CORPUS_TESTS = (
+    "run_id revision case_id backend test_index split expected validated accepted status why reordered instance"
+    " tokens mask_us seconds"
+)
 CHANGES: tuple[Change, ...] = (
     Change(version=1, what="The first tables."),
     Change(
         version=2,
         what="What a judge said of an answer; what came of a run's gates; documents in windows, ratios of sums, metrics"
         " under names of one's own; BOS; what would change a planned option, and the memory that was predicted;"
-        " each start of an engine; sweeps, and engines that several runs shared.",
+        " each start of an engine; sweeps, and engines that several runs shared; corpora of schemas.",
         added=(
             "datasets.bos_policy",
             "plans.would_change",
@@ -63,6 +73,8 @@ CHANGES: tuple[Change, ...] = (
             *(f"engine_starts.{column}" for column in _STARTS.split()),
             *(f"sweep_cells.{column}" for column in _SWEEP_CELLS.split()),
             *(f"trials.{column}" for column in _TRIALS.split()),
+            *(f"corpus_schemas.{column}" for column in _CORPUS_SCHEMAS.split()),
+            *(f"corpus_tests.{column}" for column in _CORPUS_TESTS.split()),
         ),
     ),
 )

@@ -64,6 +64,10 @@ class Backends:
         """Ends the child. What it is busy with ends at its time limit at the latest."""
         self._child.close()
 
+    def kill(self) -> None:
+        """Ends the child at once, also while another thread waits for its answer, which is then that it crashed."""
+        self._child.kill()
+
     def facts(self) -> dict[str, BackendFacts]:
         """Each backend's version, and whether an engine could use it. Raises BackendsError."""
         told = self._running()["backends"]

@@ -17,6 +17,7 @@ from schemas.run import MADE_OF_RUNS
 from tasks.gate.keep import gates_word
 from tasks.record.tracking import names
 from tasks.record.tracking.cells import above_cells, cell_of, experiment_of, files_of_cells
+from tasks.record.tracking.corpus import corpus_files, corpus_run
 from tasks.record.tracking.note import describe, plan_page
 from tasks.record.tracking.publication import PARENT, Publication, TrackedDataset, TrackedFile, TrackedRun
 from warehouse.parquet import read_rows
@@ -83,6 +84,8 @@ def build_publication(home: Path, run_id: str) -> Publication:
     folder = home / "runs" / run_id
     folder.mkdir(parents=True, exist_ok=True)
     run = rows.run
+    if run["flow"] == "grammars":
+        return _of_corpus(rows, folder)
     if run["flow"] in MADE_OF_RUNS:
         return _above_cells(home, rows, folder)
     return Publication(
@@ -110,6 +113,20 @@ def _above_cells(home: Path, rows: RunRows, folder: Path) -> Publication:
         parent=above_cells(run, cells, tags=_tags(rows), prefect_page=_prefect_page(folder)),
         children=[],
         files=files_of_cells(run, folder) if rows.ended else [],
+    )
+
+
+def _of_corpus(rows: RunRows, folder: Path) -> Publication:
+    run = rows.run
+    return Publication(
+        run_id=run["run_id"],
+        experiment=experiment_of(run),
+        status=STATUS[run["status"]],
+        step=run["revision"],
+        metrics_ms=_ms(run["ended_at"] or run["started_at"]),
+        parent=corpus_run(run, rows.metrics, tags=_tags(rows), prefect_page=_prefect_page(folder)),
+        children=[],
+        files=corpus_files(run, folder) if rows.ended else [],
     )
 
 

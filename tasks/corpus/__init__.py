@@ -1,0 +1,1 @@
+"""A corpus of schemas against every grammar backend: read, asked, recorded, counted."""

@@ -1,0 +1,74 @@
+"""What a run over a corpus is told, checked before anything is loaded."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pydantic import Field
+
+from schemas.base import Config
+from schemas.errors import ConfigError
+from tasks.config.layers import Layer, Layers
+from tasks.config.locate import absolute_path
+from tasks.config.models import load_model
+from tasks.config.nearest import did_you_mean_or_list
+from tasks.guide.backends import BACKENDS, BackendFacts
+from tasks.model.resolve import model_folder
+
+
+class Asked(Config):
+    """All that a run over a corpus is made from. tokenizer: the model that has it; fingerprint: of the corpus's file,
+    once it is known."""
+
+    corpus: str
+    backends: list[str] = Field(default_factory=list)
+    splits: list[str] = Field(default_factory=list)
+    limit: int | None = None
+    seed: int = 0
+    tokenizer: str | None = None
+    python: str | None = None
+    jobs: int = 1
+    limit_s: float = 30.0
+    memory_gb: float = 4.0
+    fingerprint: str | None = None
+
+
+def checked(asked: Asked) -> Asked:
+    """What is asked, with the interpreter's whole path and all backends where none is named.
+
+    Raises ConfigError for a backend that there is not and for an interpreter that is no file."""
+    for name in asked.backends:
+        if name not in BACKENDS:
+            raise ConfigError.one(
+                f"there is no backend `{name}`", key="--backends", suggestion=did_you_mean_or_list(name, BACKENDS)
+            )
+    python = None if asked.python is None else absolute_path(Path(asked.python))
+    if python is not None and not python.is_file():
+        raise ConfigError.one("there is no such file", file=python, key="--python")
+    return asked.model_copy(
+        update={
+            "backends": list(dict.fromkeys(asked.backends)) or list(BACKENDS),
+            "splits": list(dict.fromkeys(asked.splits)),
+            "python": None if python is None else str(python),
+        }
+    )
+
+
+def model_of(asked: Asked, *, cache: Path, on_progress: Callable[[str], None]) -> Path | None:
+    """The folder of the model whose tokenizer is used. Raises ConfigError."""
+    if asked.tokenizer is None:
+        return None
+    try:
+        named = load_model(asked.tokenizer, Layers([Layer({"model": asked.tokenizer}, None)]), {})
+    except ConfigError as error:
+        problem = error.problems[0]
+        raise ConfigError.one(problem.message, key="--model", suggestion=problem.suggestion) from error
+    return model_folder(named, cache=cache, on_progress=on_progress)
+
+
+def checked_backends(facts: Mapping[str, BackendFacts]) -> list[str]:
+    """What is to be said of the backends before they are asked."""
+    return [
+        f"{name}: {'no engine can use it' if fact.usable else 'it cannot be asked'}: {fact.engine_fault}"
+        for name, fact in facts.items()
+        if fact.engine_fault is not None
+    ]
