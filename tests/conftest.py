@@ -23,7 +23,13 @@ SMALL_MODEL = NamedModel(
 )
 
 
-_COMMANDS_ONLY = {"test_mlflow_sync.py", "test_refuse.py", "test_report_page.py", "test_tutorial.py"}
+_COMMANDS_ONLY = {
+    "test_grammars.py",
+    "test_mlflow_sync.py",
+    "test_refuse.py",
+    "test_report_page.py",
+    "test_tutorial.py",
+}
 """Of tests/e2e, where a test that starts an engine is marked as one; the others there do without."""
 
 

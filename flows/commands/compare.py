@@ -21,6 +21,7 @@ from tasks.compare.model import Answer, Flip, RunComparison, Side
 from tasks.compare.names import find_run
 from tasks.compare.runs import compare_runs
 from tasks.compare.save import save_comparison
+from tasks.corpus.compare import are_corpora
 
 Format = Literal["table", "markdown", "json"]
 
@@ -60,6 +61,12 @@ def compare_and_show(asked: Asked, shown: Shown, *, fail_on: str | None = None) 
 
     Raises ConfigError for what cannot be compared or written, RunError where it cannot be kept."""
     format_of(shown)
+    home = assay_home()
+    own, other = find_run(home, asked.candidate), find_run(home, asked.baseline)
+    if are_corpora(home, own.run_id, other.run_id):
+        from flows.commands import compare_corpora  # noqa: PLC0415 - it needs this module
+
+        return compare_corpora.compare_and_show(asked, shown, candidate=own, baseline=other, fail_on=fail_on)
     comparison = compared(asked)
     if shown.html is not None:
         from tasks.report.compare_page import render  # noqa: PLC0415 - draws a figure: slow to import

@@ -63,7 +63,7 @@ def run_grammars(
 
 def _check(corpus: str, *, backends: Sequence[str], splits: Sequence[str], given: dict[str, Any]) -> None:
     read_corpus(corpus, splits=splits, limit=given.get("limit"), seed=given.get("seed", 0))
-    checked(Asked(corpus=corpus, backends=list(backends), python=given.get("python")))
+    checked(Asked(corpus=corpus, backends=list(backends), tokenizer=given.get("model"), python=given.get("python")))
 
 
 def _show(result: CorpusResult) -> None:

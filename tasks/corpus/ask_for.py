@@ -7,6 +7,7 @@ from pydantic import Field
 
 from schemas.base import Config
 from schemas.errors import ConfigError
+from schemas.experiment import NamedModel
 from tasks.config.layers import Layer, Layers
 from tasks.config.locate import absolute_path
 from tasks.config.models import load_model
@@ -35,12 +36,14 @@ class Asked(Config):
 def checked(asked: Asked) -> Asked:
     """What is asked, with the interpreter's whole path and all backends where none is named.
 
-    Raises ConfigError for a backend that there is not and for an interpreter that is no file."""
+    Raises ConfigError for a backend or a model that there is not, and for an interpreter that is no file."""
     for name in asked.backends:
         if name not in BACKENDS:
             raise ConfigError.one(
                 f"there is no backend `{name}`", key="--backends", suggestion=did_you_mean_or_list(name, BACKENDS)
             )
+    if asked.tokenizer is not None:
+        _model(asked.tokenizer)
     python = None if asked.python is None else absolute_path(Path(asked.python))
     if python is not None and not python.is_file():
         raise ConfigError.one("there is no such file", file=python, key="--python")
@@ -55,14 +58,17 @@ def checked(asked: Asked) -> Asked:
 
 def model_of(asked: Asked, *, cache: Path, on_progress: Callable[[str], None]) -> Path | None:
     """The folder of the model whose tokenizer is used. Raises ConfigError."""
-    if asked.tokenizer is None:
-        return None
+    return (
+        None if asked.tokenizer is None else model_folder(_model(asked.tokenizer), cache=cache, on_progress=on_progress)
+    )
+
+
+def _model(name: str) -> NamedModel:
     try:
-        named = load_model(asked.tokenizer, Layers([Layer({"model": asked.tokenizer}, None)]), {})
+        return load_model(name, Layers([Layer({"model": name}, None)]), {})
     except ConfigError as error:
         problem = error.problems[0]
         raise ConfigError.one(problem.message, key="--model", suggestion=problem.suggestion) from error
-    return model_folder(named, cache=cache, on_progress=on_progress)
 
 
 def checked_backends(facts: Mapping[str, BackendFacts]) -> list[str]:

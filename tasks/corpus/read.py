@@ -147,7 +147,9 @@ def _case(row: Any, *, fields: CorpusFields, index: int, file: Path, line: int |
 
 
 def _tests(row: dict[str, Any], *, fields: CorpusFields, wrong: Any) -> Iterator[Instance]:
-    tests = row.get(fields.tests) or []
+    tests = row.get(fields.tests)
+    if tests is None:
+        return
     if not isinstance(tests, list):
         raise wrong(f"`{fields.tests}` is no list")
     for number, test in enumerate(tests, 1):

@@ -10,6 +10,7 @@ from flows.ablate import ablate
 from flows.compare import compare
 from flows.experiment import experiment
 from flows.form import AS_CONFIGURED, form_overrides
+from flows.grammars import grammars
 from flows.maintain import maintain
 from flows.noise import noise
 from flows.sweep import sweep
@@ -17,7 +18,7 @@ from flows.tune import tune
 from schemas.errors import ConfigError
 from tasks.config.resolve import load_experiment
 
-FLOWS = (experiment, compare, noise, sweep, ablate, tune, maintain)
+FLOWS = (experiment, compare, noise, sweep, ablate, tune, grammars, maintain)
 SNAPSHOTS = Path(__file__).with_name("form_schemas.json")
 NOTHING = {
     "model": AS_CONFIGURED,

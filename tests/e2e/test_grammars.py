@@ -1,0 +1,112 @@
+"""A corpus of schemas against the grammar backends, from the command line: what is recorded, shown and refused; what a
+kill and an interrupt leave."""
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import Done, assay, rows, start
+from tests.faults.processes import wait_for, wait_until_gone
+from warehouse.parquet import read_rows
+
+ASKED = ("faults", "--split", "keys", "--split", "lists")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("grammars") / "home"
+
+
+@pytest.fixture(scope="module")
+def done(home: Path) -> Done:
+    found = assay("grammars", *ASKED, "--backends", "xgrammar,guidance", "--jobs", "1", "--json", home=home)
+    assert found.code == 0, found.stderr
+    return found
+
+
+def test_every_schema_and_instance_is_a_row(done: Done, home: Path) -> None:
+    told = done.json
+    assert (told["status"], told["exit_code"], told["cases"]) == ("finished", 0, 12)
+    schemas = rows(home, "SELECT * FROM corpus_schemas ORDER BY case_id, backend")
+    assert len(schemas) == 24 and {row["run_id"] for row in schemas} == {told["run_id"]}
+    assert {row["backend_version"] for row in schemas} == set(told["backends"].values())
+    tests = rows(home, "SELECT backend, case_id, expected, accepted, mask_us FROM corpus_tests")
+    taken = [row for row in schemas if row["status"] == "accepted"]
+    assert len(tests) == sum(row["tests"] for row in taken) and all(row["mask_us"] for row in tests)
+    wrong = {(row["backend"], row["name"]) for row in schemas if row["verdict"] in ("over", "under", "both")}
+    assert ("xgrammar", "patternProperties") in wrong and not any(backend == "guidance" for backend, _ in wrong)
+    whole = {each["backend"]: each for each in told["figures"] if each["split"] is None}
+    assert whole["xgrammar"]["over"] == sum(
+        row["verdict"] in ("over", "both") for row in schemas if row["backend"] == "xgrammar"
+    )
+    (metric,) = rows(home, "SELECT value, n FROM metrics WHERE name = 'grammars.guidance.declared_coverage'")
+    assert metric == {"value": whole["guidance"]["accepted"] / 12, "n": 12}
+
+
+def test_its_page_its_run_and_its_place_in_mlflow(done: Done, home: Path) -> None:
+    page = Path(done.json["report"]).read_text()
+    assert "Silently wrong" in page and "xgrammar" in page
+    (run,) = rows(home, "SELECT flow, status, name, mlflow_run_id FROM runs")
+    assert (run["flow"], run["status"], run["name"]) == ("grammars", "finished", "faults") and run["mlflow_run_id"]
+    shown = assay("report", "last", home=home)
+    assert shown.code == 0 and shown.stdout.strip() == done.json["report"]
+    asked = assay("compare", "last:xgrammar", "last:guidance", "--json", home=home)
+    assert asked.code == 0, asked.stderr
+    (backend,) = asked.json["backends"]
+    assert {share["metric"] for share in backend["shares"]} == {"takes", "right", "silently_wrong"}
+    assert {row["metric"] for row in rows(home, "FROM comparisons")} == {"takes", "right", "silently_wrong"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fault",), "faults"),
+        (("faults", "--backends", "xgramar"), "xgrammar"),
+        (("faults", "--split", "key"), "keys"),
+        (("faults", "--model", "smollm"), "smollm2-135m-instruct"),
+        (("--resume", "last", "--limit", "3"), "keeps its corpus"),
+        (("--resume", "20260101"), "there is no run 20260101"),
+        ((), "name a corpus"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_starts(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    refused = assay("grammars", *arguments, home=tmp_path / "home")
+    assert refused.code == 2 and words in refused.stderr, refused.stderr
+    assert not (tmp_path / "home" / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
+def test_what_is_cut_goes_on_and_asks_nothing_twice(tmp_path: Path, sent: signal.Signals, code: int) -> None:
+    home = tmp_path / "home"
+    flow = start("grammars", "faults", "--backends", "xgrammar,outlines", "--limit-s", "2", home=home)
+
+    def cut() -> bool:
+        if flow.poll() is not None:
+            raise AssertionError(f"it ended too early: {flow.communicate()[1]}")
+        return len(_done(home)) >= 5
+
+    wait_for(cut, timeout_s=120, what="some schemas that are done")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(flow.pid, sent)
+    _, said = flow.communicate(timeout=60)
+    assert flow.returncode == code, said
+    assert wait_until_gone(str(home), timeout_s=30) == []
+    before = _done(home)
+    assert 5 <= len(before) < 108
+    if sent == signal.SIGINT:
+        assert "assay grammars --resume last" in said
+    again = assay("grammars", "--resume", "last", "--json", home=home)
+    assert again.code == 0, again.stderr
+    after = _done(home)
+    assert len(after) == 108 and all(after[key] == seconds for key, seconds in before.items())
+
+
+def _done(home: Path) -> dict[tuple[str, str], float]:
+    columns = ["case_id", "backend", "seconds", "revision"]
+    return {
+        (row["case_id"], row["backend"]): row["seconds"] for row in read_rows(home, "corpus_schemas", columns=columns)
+    }
