@@ -113,7 +113,13 @@ def grammars(  # noqa: PLR0913, PLR0917 - one an option
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of the draw of --limit. Default: 0.")] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="M", help="Whose tokenizer is used; without it, one of single bytes."),
+        typer.Option("--model", metavar="M", help="The model that answers; without it, no engine is started."),
+    ] = None,
+    mask_only: Annotated[
+        bool, typer.Option("--mask-only", help="No answers: the model's tokenizer alone is used, for the masks.")
+    ] = False,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=1, metavar="N", help="The most tokens of an answer. Default: 128.")
     ] = None,
     python: Annotated[
         Path | None,
@@ -140,14 +146,19 @@ def grammars(  # noqa: PLR0913, PLR0917 - one an option
 
     A schema's instances, whose verdicts the corpus knows, are put to the backend's own matcher, set up as vLLM sets it
     up. over: it rejects a valid instance, in every order of keys; under: it takes an invalid one. Compiling and each
-    token's mask are timed. No engine is started. A schema that hangs, crashes or eats the memory costs its own line.
+    token's mask are timed. A schema that hangs, crashes or eats the memory costs its own line.
 
-    Every answer is a row: `corpus_schemas` and `corpus_tests` in SQL. `assay compare A B` holds two runs against each
-    other, such as two releases of a backend (--python).
+    Without --model no engine is started. With it, each backend gets an engine of its own, which answers every schema
+    that the backend takes, guided by it; the validator judges the answers.
 
-    Exit codes: 0 all was asked, whatever came of it, 1 it could not be, 2 bad usage or corpus, 130 and 143 interrupted.
+    Every answer is a row: `corpus_schemas`, `corpus_tests` and `corpus_answers` in SQL. `assay compare A B` holds two
+    runs against each other, such as two releases of a backend (--python).
+
+    Exit codes: 0 all was asked, whatever came of it, 1 it could not be, or a backend's run with the model failed, 2 bad
+    usage or corpus, 130 and 143 interrupted.
 
     Examples: `assay grammars faults`, `assay grammars schemas.jsonl --backends xgrammar,guidance --limit 50`,
+    `assay grammars faults --model smollm2-135m-instruct --backends xgrammar,guidance`,
     `assay grammars faults --python other/bin/python`, `assay grammars --resume last`
     """
     from flows.commands.grammars import run_grammars  # noqa: PLC0415
@@ -161,6 +172,8 @@ def grammars(  # noqa: PLR0913, PLR0917 - one an option
                 "limit": limit,
                 "seed": seed,
                 "model": model,
+                "mask_only": mask_only or None,
+                "max_tokens": max_tokens,
                 "python": None if python is None else str(python),
                 "jobs": jobs,
                 "limit_s": limit_s,

@@ -1,4 +1,4 @@
-"""A corpus of schemas against every grammar backend: coverage, faults, cost; no engine is needed."""
+"""A corpus of schemas against every grammar backend: coverage, faults, cost; with a model, its answers too."""
 
 import os
 from collections.abc import Sequence
@@ -17,24 +17,27 @@ from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.corpus_progress import CorpusProgress
 from flows.form import Corpora, Limit, Resume, Shown
+from flows.grammar_answers import AnswersNotFinished, answer, to_be_answered
 from flows.hooks import after_crash
 from flows.runtime import assay_home
 from flows.signals import keep_sigterm
 from schemas.corpus import CorpusResult
 from schemas.errors import ConfigError, RunError
 from tasks.cells.record import CellsRecord, stored_sweep
-from tasks.corpus.ask_for import Asked, checked, checked_backends, model_of
+from tasks.corpus.answers import stored_answers, with_answers
+from tasks.corpus.ask_for import Asked, check_answers, checked, checked_backends, model_of
 from tasks.corpus.figures import figures, metric_rows, stored_masks, stored_schemas
 from tasks.corpus.read import Corpus, read_corpus
 from tasks.corpus.tables import backends_table
 from tasks.corpus.work import Batch, Options, Workers
-from tasks.guide.backends import BACKENDS, BackendsError
+from tasks.guide.backends import BACKENDS, BackendFacts, BackendsError
 from tasks.record.step import try_artifact
 from warehouse.ids import new_run_id
 
 Backend = Annotated[str, Shown(lambda: {"enum": list(BACKENDS)})]
 Backends = Annotated[list[Backend], Shown(lambda: {"uniqueItems": True})]
 Jobs = Annotated[int, Field(ge=0, le=1024)]
+MaxTokens = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -53,6 +56,8 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
     limit: Limit = 0,
     seed: int = 0,
     model: str = "",
+    mask_only: bool = False,
+    max_tokens: MaxTokens = 128,
     python: str = "",
     jobs: Jobs = 0,
     limit_s: Seconds = 30.0,
@@ -60,6 +65,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
     resume: Resume = "",
 ) -> CorpusResult:
     """Ask every grammar backend for every schema of a corpus: is it taken, are its instances told apart, at what cost?
+    With a model: does an answer that it guides obey the schema?
 
     Args:
         corpus: The corpus: a name in configs/corpora.
@@ -67,7 +73,10 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         splits: Only these parts of the corpus. None: all of it.
         limit: The most schemas of each split, drawn by the seed. 0: all of them.
         seed: Of the draw.
-        model: Whose tokenizer the masks are made for. Empty: one of single bytes.
+        model: The model that answers each schema that a backend takes, guided by it, and whose tokenizer the masks are
+            made for. Empty: no answers, and a tokenizer of single bytes.
+        mask_only: No answers, only the model's tokenizer: no engine is started.
+        max_tokens: The most tokens of an answer.
         python: The interpreter of another environment, whose vLLM and backends are asked. Empty: this one.
         jobs: How many schemas are worked on at once, each by a process of its own. 0: one a core. Times of masks can be
             compared between runs only where each job had a core for itself.
@@ -75,7 +84,8 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         memory_gb: GiB that a backend may take for one schema.
         resume: The id of an interrupted run to go on with, or last. Empty: a new one.
 
-    Raises ConfigError before anything runs, and RunError where the backends cannot be loaded.
+    Raises ConfigError before anything runs, RunError where the backends cannot be loaded, and AnswersNotFinished where
+    the run of one failed.
     """
     keep_sigterm()
     console = RunConsole(log=get_run_logger().info)
@@ -84,7 +94,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         begun = going_on_with(home, resume)
         if begun is not None:
             run_id, stored = stored_sweep(home, begun, flow="grammars")
-            asked = Asked.model_validate({key: stored[key] for key in Asked.model_fields})
+            asked = Asked.model_validate({key: stored[key] for key in Asked.model_fields if key in stored})
         else:
             run_id = new_run_id()
             asked = checked(
@@ -95,6 +105,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
                     limit=limit or None,
                     seed=seed,
                     tokenizer=model or None,
+                    max_tokens=max_tokens if model and not mask_only else None,
                     python=python or None,
                     jobs=jobs or len(os.sched_getaffinity(0)),
                     limit_s=limit_s,
@@ -103,6 +114,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
             )
         read = _same(read_corpus(asked.corpus, splits=asked.splits, limit=asked.limit, seed=asked.seed), asked, run_id)
         folder = model_of(asked, cache=home / "cache", on_progress=console.note)
+        check_answers(asked, folder=folder, cache=home / "cache")
     console.title(f"{read.name}  {run_id}{'  (resumed)' if begun else ''}")
     record = CellsRecord(
         home=home,
@@ -114,27 +126,36 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         prefect_flow_run_id=str(this_flow_run().id),
     )
     with recorded(record, warnings):
-        versions = _ask(record, asked, read, folder=folder, console=console, warnings=warnings)
+        answers = None
+        if folder is not None and asked.max_tokens is not None:
+            answers = to_be_answered(record, asked, read, folder=folder, console=console)
+        facts = _ask(record, asked, read, folder=folder, console=console, warnings=warnings)
+        rows = stored_schemas(home, run_id)
+        ended = [] if answers is None else answer(record, answers, rows=rows, facts=facts, console=console)
         with console.step("count and report") as said:
-            rows = stored_schemas(home, run_id)
             found = figures(rows, stored_masks(home, run_id), backends=asked.backends)
+            found = with_answers(found, stored_answers(home, run_id))
             record.write("metrics", metric_rows(found))
             report = _page(record, read, rows, found, warnings)
             said.append(f"{len(rows):,} verdicts")
     try_artifact(
         create_table_artifact, key="grammars", table=backends_table(found), description=f"{read.name}, run {run_id}"
     )
-    return CorpusResult(
+    lost = [each for each in ended if each.state != "finished"]
+    result = CorpusResult(
         run_id=run_id,
         name=read.name,
         status="finished",
-        exit_code=0,
+        exit_code=1 if lost else 0,
         report=report,
         cases=len(read.cases),
-        backends=versions,
+        backends={name: fact.version for name, fact in facts.items()},
         figures=found,
         warnings=list(dict.fromkeys(warnings)),
     )
+    if lost:
+        raise AnswersNotFinished(result, lost)
+    return result
 
 
 def _ask(
@@ -145,8 +166,8 @@ def _ask(
     folder: Path | None,
     console: RunConsole,
     warnings: list[str],
-) -> dict[str, str | None]:
-    """Asks what an earlier session has not. Gives the backends' versions."""
+) -> dict[str, BackendFacts]:
+    """Asks what an earlier session has not. Gives each backend as it is installed."""
     done: dict[str, set[str]] = {}
     before = stored_schemas(record.home, record.run_id) if record.resumed else []
     for row in before:
@@ -182,7 +203,7 @@ def _ask(
                 said.append(progress.said())
     except BackendsError as error:
         raise RunError(f"{error} (`assay doctor` says what is missing)") from error
-    return {name: fact.version for name, fact in facts.items()}
+    return facts
 
 
 def _page(

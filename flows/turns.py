@@ -95,21 +95,30 @@ def run_work(
 
 
 def run_turns(
-    runner: CellRunner, order: Sequence[Turn], *, before: Before, retry: bool, limit: int | None, console: RunConsole
+    runner: CellRunner,
+    order: Sequence[Turn],
+    *,
+    before: Before,
+    retry: bool,
+    limit: int | None,
+    console: RunConsole,
+    on_done: Callable[[CellResult], None] = lambda _: None,
 ) -> None:
     """Runs what has not been run; a cell that an interrupt ended goes on with its own run. retry: those that failed or
-    took too long run anew."""
+    took too long run anew. on_done: is told how each ended, also those of an earlier session."""
     for number, turn in enumerate(order, start=1):
         earlier = before.get((turn.planned.cell.index, turn.repeat))
         at = f"run {number} of {len(order)}: {turn.planned.cell.name}"
         anew = earlier is not None and retry and earlier.state in _LOST
         if earlier is not None and earlier.state in _OVER and not anew:
             console.note(f"{at}: {earlier.state} before")
+            on_done(earlier)
             continue
         console.title(at)
         found = runner.run(turn, limit=limit, resume=None if earlier is None or anew else earlier.run_id)
         if found.error is not None:
             console.warn(f"{at}: {found.state}: {found.error.splitlines()[0]}")
+        on_done(found)
 
 
 def waiting(order: Sequence[Turn], *, before: Before) -> list[CellResult]:

@@ -96,6 +96,23 @@ class BackendFigures(Config):
     """Of each token's mask: mean, p50, p95, p99, max."""
     mask_tokens: int = 0
     peak_bytes: int | None = None
+    asked: int = 0
+    """Schemas to be answered by a model: those whose prompt fits it, whether the backend takes them or not. 0 without a
+    model, and where no engine can use the backend."""
+    skipped: int = 0
+    """Schemas whose prompt does not fit the model."""
+    valid: int = 0
+    """Of those asked: the backend takes the schema, and the answer obeys it."""
+    ended: int = 0
+    """Answers that ended by themselves."""
+    ended_valid: int = 0
+    """Those of them that obey their schema."""
+    cut: int = 0
+    """Answers that ended at the most tokens."""
+    failed: int = 0
+    """Requests for schemas that the backend takes which the engine refused or failed on."""
+    no_answer: int = 0
+    """Schemas without an answer, as the backend's run was cut or no engine can use it."""
 
 
 class CorpusResult(Config):

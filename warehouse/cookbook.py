@@ -304,6 +304,27 @@ WHERE status <> 'accepted' OR len(lint) > 0
 ORDER BY ALL""",
     ),
     Recipe(
+        "How much of each split of a corpus of schemas does a backend take, and how much is right?",
+        """SELECT split, backend, backend_version AS version, count(*) AS schemas,
+    round(avg((status = 'accepted')::INT), 3) AS takes, count(*) FILTER (verdict = 'right') AS is_right,
+    count(*) FILTER (verdict IN ('over', 'under', 'both')) AS silently_wrong,
+    round(1000 * quantile_cont(check_s + compile_s, 0.99), 1) AS compile_p99_ms
+FROM corpus_schemas
+WHERE run_id = (SELECT max(run_id) FROM corpus_schemas)
+GROUP BY split, backend, backend_version
+ORDER BY split, backend""",
+    ),
+    Recipe(
+        "Which schemas came out otherwise in the last run over a corpus than in the one before?",
+        """WITH last_two AS (SELECT DISTINCT run_id FROM corpus_schemas ORDER BY run_id DESC LIMIT 2)
+SELECT a.backend, a.name, b.backend_version AS earlier, b.verdict AS was, a.backend_version AS now, a.verdict
+FROM corpus_schemas AS a
+INNER JOIN corpus_schemas AS b USING (case_id, backend)
+WHERE a.run_id = (SELECT max(run_id) FROM last_two) AND b.run_id = (SELECT min(run_id) FROM last_two)
+    AND a.verdict <> b.verdict
+ORDER BY a.backend, a.name""",
+    ),
+    Recipe(
         "How often does the judge give no verdict: refused, cut, too slow?",
         """SELECT run_id, dataset, arm, metric, judge_model, count(*) AS asked,
     count(*) FILTER (status = 'ok') AS verdicts, count(*) FILTER (status = 'refused') AS refused,

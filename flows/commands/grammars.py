@@ -10,6 +10,7 @@ from flows.runtime import assay_home
 from schemas.corpus import CorpusResult
 from schemas.errors import ConfigError
 from tasks.cells.record import stored_sweep
+from tasks.corpus.answers import answers_table
 from tasks.corpus.ask_for import Asked, checked
 from tasks.corpus.read import read_corpus
 from tasks.corpus.tables import backends_table
@@ -63,11 +64,24 @@ def run_grammars(
 
 def _check(corpus: str, *, backends: Sequence[str], splits: Sequence[str], given: dict[str, Any]) -> None:
     read_corpus(corpus, splits=splits, limit=given.get("limit"), seed=given.get("seed", 0))
-    checked(Asked(corpus=corpus, backends=list(backends), tokenizer=given.get("model"), python=given.get("python")))
+    model = given.get("model")
+    for option in ("max_tokens", "mask_only"):
+        if given.get(option) and model is None:
+            raise ConfigError.one(
+                "says something of a model's answers, and there is no model",
+                key=f"--{option.replace('_', '-')}",
+                suggestion="--model NAME",
+            )
+    if given.get("mask_only") and "max_tokens" in given:
+        raise ConfigError.one("there are no answers with --mask-only", key="--max-tokens", suggestion="leave one out")
+    checked(Asked(corpus=corpus, backends=list(backends), tokenizer=model, python=given.get("python")))
 
 
 def _show(result: CorpusResult) -> None:
     stdout_console().print(rows_table(backends_table(result.figures, versions=result.backends, narrow=True)))
+    answers = answers_table(result.figures, narrow=True)
+    if answers:
+        stdout_console().print(rows_table(answers))
     where = f"WHERE run_id = '{result.run_id}'"
     RunConsole().lines(
         [

@@ -98,7 +98,8 @@ class CellsRecord:
         cells = read_rows(self.home, "sweep_cells", self.run_id, columns=["cell_index", "repeat", "revision"])
         trials = read_rows(self.home, "trials", self.run_id, columns=["trial", "revision"])
         asked = read_rows(self.home, "corpus_schemas", self.run_id, columns=["case_id", "backend", "revision"])
-        return max((row["revision"] for row in [*mine, *cells, *trials, *asked]), default=-1)
+        answered = read_rows(self.home, "corpus_answers", self.run_id, columns=["case_id", "backend", "revision"])
+        return max((row["revision"] for row in [*mine, *cells, *trials, *asked, *answered]), default=-1)
 
 
 def config_hash(config: Mapping[str, Any]) -> str:

@@ -13,12 +13,13 @@ from tasks.config.locate import absolute_path
 from tasks.config.models import load_model
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.guide.backends import BACKENDS, BackendFacts
+from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
 
 
 class Asked(Config):
     """All that a run over a corpus is made from. tokenizer: the model that has it; fingerprint: of the corpus's file,
-    once it is known."""
+    once it is known; max_tokens: the most of an answer of that model, None: it is not asked."""
 
     corpus: str
     backends: list[str] = Field(default_factory=list)
@@ -26,6 +27,7 @@ class Asked(Config):
     limit: int | None = None
     seed: int = 0
     tokenizer: str | None = None
+    max_tokens: int | None = None
     python: str | None = None
     jobs: int = 1
     limit_s: float = 30.0
@@ -61,6 +63,19 @@ def model_of(asked: Asked, *, cache: Path, on_progress: Callable[[str], None]) -
     return (
         None if asked.tokenizer is None else model_folder(_model(asked.tokenizer), cache=cache, on_progress=on_progress)
     )
+
+
+def check_answers(asked: Asked, *, folder: Path | None, cache: Path) -> None:
+    """Raises ConfigError where answers are asked for that the model has no room for. folder: the model's."""
+    if asked.max_tokens is None or folder is None:
+        return
+    room = read_model_facts(folder, cache=cache).max_position_embeddings
+    if asked.max_tokens >= room:
+        raise ConfigError.one(
+            f"{asked.max_tokens:,} tokens for an answer leave no room for a prompt: {asked.tokenizer} reads {room:,}",
+            key="--max-tokens",
+            suggestion="128",
+        )
 
 
 def _model(name: str) -> NamedModel:

@@ -20,8 +20,10 @@ SHARES = (
     ("refused", "refused", "lower"),
     ("timeout", "timeout", "lower"),
     ("crashed", "crashed", "lower"),
+    ("empirical_coverage", "valid", "higher"),
+    ("compliance", "ended_valid", "higher"),
 )
-"""(name, field, better): shares of the schemas, each with Wilson's interval."""
+"""(name, field, better): shares of the schemas, or of answers, each with Wilson's interval."""
 _PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 
@@ -131,7 +133,9 @@ def share_of(found: BackendFigures, field: str) -> tuple[float, float, float] | 
 
 def _of(found: BackendFigures, field: str) -> int:
     """What a count is a share of: all schemas; where instances have to be told apart, those that have some, taken or
-    not, so that a backend gains nothing by refusing."""
+    not, so that a backend gains nothing by refusing; of answers, see `BackendFigures`."""
+    if field in ("valid", "ended_valid"):
+        return found.asked if field == "valid" else found.ended
     return found.with_tests if field in ("right", "over", "under") else found.schemas
 
 

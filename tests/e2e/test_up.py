@@ -27,8 +27,8 @@ def children_of_runs(up: Up) -> list[psutil.Process]:
 def test_healthy_and_registered(up: Up) -> None:
     assert set(up.state()["processes"]) == {"Prefect", "MLflow", "worker gpu", "worker cpu"}
     names = {f"{each['name']}" for each in up.post("/deployments/filter", {})}
-    assert names == {"quickstart", "nightly", "weekly", "engine-matrix", "quickstart-engine", "hourly"}
-    for name in ("sweep/engine-matrix", "ablate/quickstart", "tune/quickstart-engine"):
+    assert names == {"quickstart", "nightly", "weekly", "engine-matrix", "quickstart-engine", "faults", "hourly"}
+    for name in ("sweep/engine-matrix", "ablate/quickstart", "tune/quickstart-engine", "grammars/faults"):
         assert up.deployment(name)["schedules"] == [] and up.deployment(name)["work_pool_name"] == "gpu"
     nightly = up.deployment("experiment/nightly")["schedules"]
     assert [(each["slug"], each["schedule"]["timezone"]) for each in nightly] == [("nightly", "Etc/UTC")]

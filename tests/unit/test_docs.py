@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from flows.cli import app
 from flows.commands.inspect import validate_files
+from schemas.corpus import CorpusFile
 from schemas.dataset import Dataset
 from schemas.engine import VllmEngine
 from schemas.experiment import ExperimentFile
@@ -47,6 +48,7 @@ YAML_KINDS: dict[str, type[BaseModel]] = {
     "suite": Suite,
     "sweep": SweepFile,
     "tuning": TuneFile,
+    "corpus": CorpusFile,
 }
 WHOLE = ("getting-started.md", "tutorial.md", "how-to/add-a-dataset.md")
 """Pages whose blocks are a whole experiment."""

@@ -28,6 +28,7 @@ TABLES: dict[str, Table] = {
         sweeps.TRIALS,
         corpora.CORPUS_SCHEMAS,
         corpora.CORPUS_TESTS,
+        corpora.CORPUS_ANSWERS,
         results.SCHEMA_VERSION,
     )
 }

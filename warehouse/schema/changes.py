@@ -51,6 +51,10 @@ _CORPUS_TESTS = (
     "run_id revision case_id backend test_index split expected validated accepted status why reordered instance"
     " tokens mask_us seconds"
 )
+_CORPUS_ANSWERS = (
+    "run_id revision case_id backend split child_run_id request_id grammar_status request_status finish_reason valid"
+    " prompt_tokens output_tokens e2e_ms tpot_ms error"
+)
 CHANGES: tuple[Change, ...] = (
     Change(version=1, what="The first tables."),
     Change(
@@ -75,6 +79,7 @@ CHANGES: tuple[Change, ...] = (
             *(f"trials.{column}" for column in _TRIALS.split()),
             *(f"corpus_schemas.{column}" for column in _CORPUS_SCHEMAS.split()),
             *(f"corpus_tests.{column}" for column in _CORPUS_TESTS.split()),
+            *(f"corpus_answers.{column}" for column in _CORPUS_ANSWERS.split()),
         ),
     ),
 )

@@ -83,3 +83,32 @@ CORPUS_TESTS = Table(
     ),
     small=False,
 )
+
+CORPUS_ANSWERS = Table(
+    name="corpus_answers",
+    doc="One row per schema of a corpus and grammar backend, of a run with a model: what became of the model's answer.",
+    key=("run_id", "case_id", "backend"),
+    columns=(
+        RUN_ID,
+        REVISION,
+        _CASE,
+        _BACKEND,
+        _SPLIT,
+        text("child_run_id", "The backend's own run, which has the answer; NULL where it had none."),
+        text("request_id", "Its request there; NULL where none was made."),
+        text("grammar_status", "What the backend's matcher made of the schema before: as `corpus_schemas.status`."),
+        text(
+            "request_status",
+            "ok, invalid, truncated, refused, error or cancelled, as `requests.status`; skipped: the prompt does not"
+            " fit the model; not_asked: the backend does not take the schema; NULL: no answer, see error.",
+        ),
+        text("finish_reason", "stop: the answer ended by itself; length: at the most tokens."),
+        flag("valid", "Whether the answer obeys the schema, by the validator; NULL where there is no answer."),
+        count("prompt_tokens", "tokens", "Length of the prompt."),
+        count("output_tokens", "tokens", "Length of the answer."),
+        number("e2e_ms", "ms", "From sent to the last token."),
+        number("tpot_ms", "ms/token", "Mean time per token after the first."),
+        text("error", "Why there is no answer; NULL where there is one."),
+    ),
+    small=False,
+)

@@ -275,6 +275,19 @@ def _experiment_id(client: "MlflowClient", name: str, home: Path) -> str:
     return str(found.experiment_id)
 
 
+def _first_answer(client: "MlflowClient") -> None:
+    """Asks for next to nothing. A connection kept from before may have been closed by the server meanwhile, as it does
+    after an upload that it refused: the second time there is a new one."""
+    from mlflow.exceptions import MlflowException  # noqa: PLC0415 - beside its only use
+
+    try:
+        client.search_experiments(max_results=1)
+    except MlflowException as error:
+        if "Connection aborted" not in str(error):
+            raise
+        client.search_experiments(max_results=1)
+
+
 @contextlib.contextmanager
 def _client(home: Path, deadline: Deadline) -> "Iterator[MlflowClient]":
     """A client of the store, which has answered once.
@@ -289,7 +302,7 @@ def _client(home: Path, deadline: Deadline) -> "Iterator[MlflowClient]":
     try:
         with lock if is_local(home) else contextlib.nullcontext():
             client = MlflowClient(tracking_uri=uri)
-            client.search_experiments(max_results=1)
+            _first_answer(client)
             yield client
     except Timeout as error:
         raise TrackingUnreachable(f"MLflow's store is busy: {home / 'mlflow.lock'} is held") from error

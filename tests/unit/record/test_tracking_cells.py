@@ -128,7 +128,7 @@ def test_nothing_is_closed_while_the_sweep_lives(empty_home: Path) -> None:
     assert of(empty_home, record.run_id)["status"] == "FINISHED"
 
 
-@pytest.mark.parametrize("flow", MADE_OF_RUNS)
+@pytest.mark.parametrize("flow", [flow for flow in MADE_OF_RUNS if flow != "grammars"])
 def test_one_whose_process_is_gone_is_killed_in_mlflow_and_goes_on_as_the_same_run(empty_home: Path, flow: str) -> None:
     record = a_sweep(empty_home, flow=flow)
     record.begin()

@@ -20,6 +20,8 @@ MONDAY = "20261123T090000-aaaaaa"
 TUESDAY = "20261124T090000-bbbbbb"
 CRASHED = "20261125T090000-cccccc"
 SWEEP = "20261123T080000-dddddd"
+CORPUS = "20261122T080000-abcdef"
+CORPUS_LATER = "20261122T090000-abcdef"
 BUILDER = "20261123T080001-eeeeee"
 REUSER = "20261123T080026-ffffff"
 _START = datetime(2026, 11, 23, 9, tzinfo=UTC)
@@ -37,6 +39,7 @@ def fill(home: Path, *, sweep: bool = False) -> Path:
     write_rows(home=home, table="requests", run_id=MONDAY, rows=[late], part="late", revision=1)
     if sweep:
         _sweep(home)
+        _corpus(home)
     crashed = _run_row(day=2) | {"status": "crashed", "ended_at": None, "error": "the machine was restarted"}
     write_rows(home=home, table="runs", run_id=CRASHED, rows=[crashed], part="p")
     return home
@@ -215,6 +218,26 @@ def _sweep(home: Path) -> None:
             _cell_run(home, run_id, own=own, index=index)
     for table, rows in {"runs": [whole], "sweep_cells": cells}.items():
         write_rows(home=home, table=table, run_id=SWEEP, rows=rows, part="p", revision=0)
+
+
+def _corpus(home: Path) -> None:
+    """Of two schemas, before and after a release of a backend that mends one of them and refuses none."""
+    for run_id, version, second in ((CORPUS, "0.2.7", "under"), (CORPUS_LATER, "0.2.8", "right")):
+        rows = [
+            {
+                "case_id": f"0000{number}-x",
+                "backend": "xgrammar",
+                "split": "texts",
+                "name": name,
+                "backend_version": version,
+                "status": "accepted",
+                "verdict": verdict,
+                "check_s": 0.0002,
+                "compile_s": 0.002 * (1 + number),
+            }
+            for number, (name, verdict) in enumerate([("a pattern", "right"), ("a length", second)])
+        ]
+        write_rows(home=home, table="corpus_schemas", run_id=run_id, rows=rows, part="p", revision=0)
 
 
 def _cell_run(home: Path, run_id: str, *, own: dict[str, Any], index: int) -> None:
