@@ -13,8 +13,8 @@ from tests.stores import used_before
 EXPERIMENT = """\
 name: tuned-against-plain
 model: smollm2-135m-instruct
-engine: {extends: vllm, max_num_seqs: 8, adapters: [{name: red, path: red}]}
-datasets: [{use: arithmetic, max_tokens: 16}, choice]
+engine: {extends: vllm, max_num_seqs: 24, adapters: [{name: red, path: red}]}
+datasets: [{use: arithmetic, max_tokens: 6}, choice]
 arms: [free, guided, {name: tuned, adapter: red}, {name: tuned-form, like: guided, adapter: red}]
 gates: [{metric: arithmetic.form.empirical_coverage, arm: tuned-form, rule: at_least, value: 0.1}]
 """

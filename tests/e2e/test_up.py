@@ -120,7 +120,7 @@ def test_a_config_of_the_folder_it_was_started_in(up: Up) -> None:
 
 
 def test_cancelled_from_the_page_then_retried(up: Up) -> None:
-    flow_run = up.launch(datasets=["arithmetic", "extract"], limit=40)
+    flow_run = up.launch(datasets=["arithmetic", "extract"], limit=20)
     up.wait_progress(flow_run, above=5)
     engines = children_of_runs(up)
     assert engines
