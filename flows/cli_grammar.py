@@ -20,6 +20,13 @@ def _corpora(incomplete: str) -> list[str]:
     return corpus_names(incomplete)
 
 
+def _backend_lists(incomplete: str) -> list[str]:
+    """Each backend that may come next in a list of them."""
+    before, comma, begun = incomplete.rpartition(",")
+    named = before.split(",")
+    return [f"{before}{comma}{name}" for name in BACKENDS if name.startswith(begun) and name not in named]
+
+
 def _splits(context: typer.Context, incomplete: str) -> list[str]:
     from flows.commands.grammars import split_names  # noqa: PLC0415
 
@@ -101,7 +108,13 @@ def grammars(  # noqa: PLR0913, PLR0917 - one an option
         ),
     ] = None,
     backends: Annotated[
-        str, typer.Option("--backends", metavar="A,B", help=f"Only these: {', '.join(BACKENDS)}.")
+        str,
+        typer.Option(
+            "--backends",
+            metavar="A,B",
+            help=f"Only these: {', '.join(BACKENDS)}.",
+            autocompletion=_backend_lists,
+        ),
     ] = "",
     splits: Annotated[
         list[str] | None,
@@ -120,6 +133,15 @@ def grammars(  # noqa: PLR0913, PLR0917 - one an option
     ] = False,
     max_tokens: Annotated[
         int | None, typer.Option("--max-tokens", min=1, metavar="N", help="The most tokens of an answer. Default: 128.")
+    ] = None,
+    max_prompt: Annotated[
+        int | None,
+        typer.Option(
+            "--max-prompt",
+            min=1,
+            metavar="N",
+            help="Skip schemas whose prompt has more tokens. Default: as many as fit.",
+        ),
     ] = None,
     python: Annotated[
         Path | None,
@@ -174,6 +196,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - one an option
                 "model": model,
                 "mask_only": mask_only or None,
                 "max_tokens": max_tokens,
+                "max_prompt": max_prompt,
                 "python": None if python is None else str(python),
                 "jobs": jobs,
                 "limit_s": limit_s,

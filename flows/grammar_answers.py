@@ -58,9 +58,11 @@ def to_be_answered(record: CellsRecord, asked: Asked, corpus: Corpus, *, folder:
     Raises ConfigError for a model or an option that does not fit, before any schema is asked."""
     file = write_experiment(record.folder / "answers", asked=asked, corpus=corpus)
     with console.step("render prompts") as said:
-        fits = prompts_that_fit(load_experiment(file), folder=folder, cache=record.home / "cache")
+        fits = prompts_that_fit(
+            load_experiment(file), most=asked.max_prompt, folder=folder, cache=record.home / "cache"
+        )
         left_out = len(corpus.cases) - len(fits)
-        said.append(f"{len(fits):,} fit" + (f", {left_out:,} are skipped: too long for the model" if left_out else ""))
+        said.append(f"{len(fits):,} fit" + (f", {left_out:,} are skipped: too long" if left_out else ""))
     return Answers(asked=asked, corpus=corpus, file=file, fits=fits)
 
 

@@ -58,6 +58,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
     model: str = "",
     mask_only: bool = False,
     max_tokens: MaxTokens = 128,
+    max_prompt: Limit = 0,
     python: str = "",
     jobs: Jobs = 0,
     limit_s: Seconds = 30.0,
@@ -77,6 +78,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
             made for. Empty: no answers, and a tokenizer of single bytes.
         mask_only: No answers, only the model's tokenizer: no engine is started.
         max_tokens: The most tokens of an answer.
+        max_prompt: Schemas whose prompt has more tokens are not asked of the model. 0: all that it can read are.
         python: The interpreter of another environment, whose vLLM and backends are asked. Empty: this one.
         jobs: How many schemas are worked on at once, each by a process of its own. 0: one a core. Times of masks can be
             compared between runs only where each job had a core for itself.
@@ -106,6 +108,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
                     seed=seed,
                     tokenizer=model or None,
                     max_tokens=max_tokens if model and not mask_only else None,
+                    max_prompt=max_prompt or None,
                     python=python or None,
                     jobs=jobs or len(os.sched_getaffinity(0)),
                     limit_s=limit_s,
@@ -134,9 +137,10 @@ def grammars(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         ended = [] if answers is None else answer(record, answers, rows=rows, facts=facts, console=console)
         with console.step("count and report") as said:
             found = figures(rows, stored_masks(home, run_id), backends=asked.backends)
-            found = with_answers(found, stored_answers(home, run_id))
+            answered = stored_answers(home, run_id)
+            found = with_answers(found, answered)
             record.write("metrics", metric_rows(found))
-            report = _page(record, read, rows, found, warnings)
+            report = _page(record, read, asked, rows=rows, found=found, answered=answered, warnings=warnings)
             said.append(f"{len(rows):,} verdicts")
     try_artifact(
         create_table_artifact, key="grammars", table=backends_table(found), description=f"{read.name}, run {run_id}"
@@ -207,7 +211,14 @@ def _ask(
 
 
 def _page(
-    record: CellsRecord, corpus: Corpus, rows: Sequence[dict[str, Any]], found: list[Any], warnings: list[str]
+    record: CellsRecord,
+    corpus: Corpus,
+    asked: Asked,
+    *,
+    rows: Sequence[dict[str, Any]],
+    found: list[Any],
+    answered: Sequence[dict[str, Any]],
+    warnings: list[str],
 ) -> str | None:
     """Writes report.html and gives its path; None, with a warning more, where that failed: the rows are kept."""
     from tasks.report.corpus import corpus_page  # noqa: PLC0415 - draws figures: slow to import
@@ -215,7 +226,14 @@ def _page(
     path = record.folder / "report.html"
     try:
         page = corpus_page(
-            home=record.home, run_id=record.run_id, corpus=corpus, rows=rows, found=found, notes=warnings
+            home=record.home,
+            run_id=record.run_id,
+            corpus=corpus,
+            rows=rows,
+            found=found,
+            notes=warnings,
+            answers=answered,
+            max_tokens=asked.max_tokens,
         )
         path.write_text(page, encoding="utf-8")
     except OSError as error:

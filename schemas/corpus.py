@@ -100,7 +100,7 @@ class BackendFigures(Config):
     """Schemas to be answered by a model: those whose prompt fits it, whether the backend takes them or not. 0 without a
     model, and where no engine can use the backend."""
     skipped: int = 0
-    """Schemas whose prompt does not fit the model."""
+    """Schemas whose prompt is too long for the model, or for the run."""
     valid: int = 0
     """Of those asked: the backend takes the schema, and the answer obeys it."""
     ended: int = 0

@@ -304,6 +304,23 @@ WHERE status <> 'accepted' OR len(lint) > 0
 ORDER BY ALL""",
     ),
     Recipe(
+        "How long do grammars take to compile, and which are the slowest?",
+        """SELECT g.backend, g.backend_version AS version, g.kind, count(*) AS grammars,
+    round(1000 * quantile_cont(g.compile_s, 0.5), 1) AS compile_p50_ms,
+    round(1000 * max(g.compile_s), 1) AS compile_max_ms, arg_max(g.grammar_id, g.compile_s) AS slowest,
+    count(*) FILTER (g.status IN ('timeout', 'crashed')) AS quarantined
+FROM grammars AS g
+GROUP BY g.backend, g.backend_version, g.kind
+ORDER BY compile_max_ms DESC NULLS LAST""",
+    ),
+    Recipe(
+        "Where does a backend get a schema silently wrong, and what shows it?",
+        """SELECT g.run_id, g.grammar_id, g.backend, finding.path, finding.problem, finding.instance
+FROM grammars AS g, unnest(g.lint) AS found(finding)
+WHERE starts_with(finding.problem, 'under-constrained') OR starts_with(finding.problem, 'over-constrained')
+ORDER BY ALL""",
+    ),
+    Recipe(
         "How much of each split of a corpus of schemas does a backend take, and how much is right?",
         """SELECT split, backend, backend_version AS version, count(*) AS schemas,
     round(avg((status = 'accepted')::INT), 3) AS takes, count(*) FILTER (verdict = 'right') AS is_right,
@@ -313,6 +330,26 @@ FROM corpus_schemas
 WHERE run_id = (SELECT max(run_id) FROM corpus_schemas)
 GROUP BY split, backend, backend_version
 ORDER BY split, backend""",
+    ),
+    Recipe(
+        "Which keywords of JSON Schema does a backend get wrong, or refuse?",
+        """SELECT backend, keyword, count(*) AS schemas,
+    count(*) FILTER (verdict IN ('over', 'both')) AS rejects_valid,
+    count(*) FILTER (verdict IN ('under', 'both')) AS takes_invalid, count(*) FILTER (status = 'refused') AS refused
+FROM corpus_schemas, unnest(keywords) AS used (keyword)
+WHERE run_id = (SELECT max(run_id) FROM corpus_schemas)
+GROUP BY backend, keyword
+HAVING rejects_valid + takes_invalid + refused > 0
+ORDER BY rejects_valid + takes_invalid DESC, refused DESC, backend, keyword""",
+    ),
+    Recipe(
+        "Which schemas of a corpus take longest to compile, and what are their masks like?",
+        """SELECT backend, name, split, status, round(1000 * (check_s + compile_s), 1) AS compile_ms,
+    round(grown_bytes / 1048576, 1) AS grown_mib, round(mask_us_p99) AS mask_p99_us
+FROM corpus_schemas
+WHERE run_id = (SELECT max(run_id) FROM corpus_schemas) AND compile_s IS NOT NULL
+ORDER BY check_s + compile_s DESC, backend, name
+LIMIT 20""",
     ),
     Recipe(
         "Which schemas came out otherwise in the last run over a corpus than in the one before?",

@@ -1,10 +1,12 @@
 """`assay compare` of two runs over a corpus of schemas: backend by backend, schema by schema."""
 
 from dataclasses import asdict
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from flows.commands.answers import replace_file
 from flows.commands.compare import Asked, Shown, format_of
 from flows.commands.output import WIDTH_OF_A_FILE, json_line, print_json, rows_table, stdout_console, visible
 from flows.runtime import assay_home
@@ -45,20 +47,25 @@ def compare_and_show(asked: Asked, shown: Shown, *, candidate: Named, baseline: 
     failing = {None: (), "worse": ("worse",), "undecided": ("worse", "undecided")}[fail_on]
     words = [share.verdict for backend in found.backends for share in backend.shares]
     code = _GATE_FAILED if any(word in failing for word in words) else 0
-    _show(found, shown, code=code)
+    _show(found, shown, code=code, saved=asked.save)
     return code
 
 
-def _show(found: CorpusComparison, shown: Shown, *, code: int) -> None:
-    as_json = format_of(shown) == "json"
-    if shown.out is not None:
-        with shown.out.open("w", encoding="utf-8") as stream:
-            if as_json:
-                stream.write(json_line(asdict(found) | {"exit_code": code}))
+def _show(found: CorpusComparison, shown: Shown, *, code: int, saved: bool) -> None:
+    told = asdict(found) | {"saved": saved, "exit_code": code} if format_of(shown) == "json" else None
+
+    def write(path: Path) -> None:
+        with path.open("w", encoding="utf-8") as stream:
+            if told is not None:
+                stream.write(json_line(told))
             else:
                 Console(file=stream, width=WIDTH_OF_A_FILE, highlight=False).print(_rendered(found, flips=shown.flips))
-    elif as_json:
-        print_json(asdict(found) | {"exit_code": code})
+
+    if shown.out is not None:
+        replace_file(shown.out, write)
+        Console(stderr=True, highlight=False).print(str(shown.out), markup=False, soft_wrap=True)
+    elif told is not None:
+        print_json(told)
     else:
         stdout_console().print(_rendered(found, flips=shown.flips))
 

@@ -65,15 +65,17 @@ def run_grammars(
 def _check(corpus: str, *, backends: Sequence[str], splits: Sequence[str], given: dict[str, Any]) -> None:
     read_corpus(corpus, splits=splits, limit=given.get("limit"), seed=given.get("seed", 0))
     model = given.get("model")
-    for option in ("max_tokens", "mask_only"):
+    for option in ("max_tokens", "max_prompt", "mask_only"):
         if given.get(option) and model is None:
             raise ConfigError.one(
                 "says something of a model's answers, and there is no model",
                 key=f"--{option.replace('_', '-')}",
                 suggestion="--model NAME",
             )
-    if given.get("mask_only") and "max_tokens" in given:
-        raise ConfigError.one("there are no answers with --mask-only", key="--max-tokens", suggestion="leave one out")
+    for option in ("max_tokens", "max_prompt"):
+        if given.get("mask_only") and option in given:
+            key = f"--{option.replace('_', '-')}"
+            raise ConfigError.one("there are no answers with --mask-only", key=key, suggestion="leave one out")
     checked(Asked(corpus=corpus, backends=list(backends), tokenizer=model, python=given.get("python")))
 
 

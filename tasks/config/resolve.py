@@ -181,11 +181,27 @@ def _engine_over(
     for block in reversed(blocks):
         complete = merged(complete, block)
     complete.pop("extends", None)
-    problems: list[Problem] = []
-    engine = Layers(layers).validated(VllmEngine, complete, problems)
+    problems = _several_backends(complete, Layers(layers))
+    engine = None if problems else Layers(layers).validated(VllmEngine, complete, problems)
     if problems or engine is None:
         raise ConfigError(problems)
     return whole_engine(engine, Layers(layers))
+
+
+def _several_backends(engine: dict[str, Any], layers: Layers) -> list[Problem]:
+    """The fault of a list of grammar backends, as a user writes it who wants to compare them."""
+    grammar = engine.get("grammar")
+    backends = grammar.get("backend") if isinstance(grammar, dict) else None
+    if not isinstance(backends, list):
+        return []
+    names = ", ".join(map(str, backends[:4])) or "xgrammar, guidance"
+    return [
+        layers.problem(
+            ("grammar", "backend"),
+            "must be one backend, not a list: an engine has one for all of its requests",
+            f"for several, `assay sweep` with `matrix: {{engine.grammar.backend: [{names}]}}`, as in grammar-backends",
+        )
+    ]
 
 
 def _long_form(block: Any) -> Any:

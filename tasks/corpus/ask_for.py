@@ -8,8 +8,9 @@ from pydantic import Field
 from schemas.base import Config
 from schemas.errors import ConfigError
 from schemas.experiment import NamedModel
+from tasks.config.disk import is_dir, is_file
 from tasks.config.layers import Layer, Layers
-from tasks.config.locate import absolute_path
+from tasks.config.locate import absolute_path, is_path
 from tasks.config.models import load_model
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.guide.backends import BACKENDS, BackendFacts
@@ -19,7 +20,8 @@ from tasks.model.resolve import model_folder
 
 class Asked(Config):
     """All that a run over a corpus is made from. tokenizer: the model that has it; fingerprint: of the corpus's file,
-    once it is known; max_tokens: the most of an answer of that model, None: it is not asked."""
+    once it is known; max_tokens: the most of an answer of that model, None: it is not asked;
+    max_prompt: the most of a prompt, None: what the model reads."""
 
     corpus: str
     backends: list[str] = Field(default_factory=list)
@@ -28,6 +30,7 @@ class Asked(Config):
     seed: int = 0
     tokenizer: str | None = None
     max_tokens: int | None = None
+    max_prompt: int | None = None
     python: str | None = None
     jobs: int = 1
     limit_s: float = 30.0
@@ -36,7 +39,8 @@ class Asked(Config):
 
 
 def checked(asked: Asked) -> Asked:
-    """What is asked, with the interpreter's whole path and all backends where none is named.
+    """What is asked, with whole paths, so that it can be gone on with from any folder, and all backends where none is
+    named.
 
     Raises ConfigError for a backend or a model that there is not, and for an interpreter that is no file."""
     for name in asked.backends:
@@ -51,11 +55,20 @@ def checked(asked: Asked) -> Asked:
         raise ConfigError.one("there is no such file", file=python, key="--python")
     return asked.model_copy(
         update={
+            "corpus": _whole(asked.corpus),
+            "tokenizer": None if asked.tokenizer is None else _whole(asked.tokenizer),
             "backends": list(dict.fromkeys(asked.backends)) or list(BACKENDS),
             "splits": list(dict.fromkeys(asked.splits)),
             "python": None if python is None else str(python),
         }
     )
+
+
+def _whole(reference: str) -> str:
+    """A path that is there as a whole one; anything else is a name, and stays."""
+    path = Path(reference)
+    there = is_file(path) or (is_path(reference) and is_dir(path))
+    return str(absolute_path(path)) if there else reference
 
 
 def model_of(asked: Asked, *, cache: Path, on_progress: Callable[[str], None]) -> Path | None:

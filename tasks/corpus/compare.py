@@ -9,6 +9,7 @@ from typing import Any
 
 from schemas.errors import ConfigError
 from schemas.metric import Comparison
+from tasks.compare.runs import check_margin
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.corpus.figures import stored_schemas
 from tasks.corpus.tables import WRONG
@@ -53,6 +54,14 @@ _SHARES: dict[str, tuple[Callable[[Row], float | None], bool]] = {
 }
 _TIMES: dict[str, Callable[[Row], float | None]] = {"compile_ms": _compile_ms, "mask_us": _mask_us}
 """Compared as ratios: the exponential of the mean difference of logarithms, over the schemas that both take."""
+_UNLIKE = {
+    "fingerprint": "the corpus's file had another content: schemas pair by place and content, instances may differ",
+    "tokenizer": "other tokens, {own} against {other}: masks do not cost the same",
+    "jobs": "{own} jobs beside each other against {other}: times may differ by that alone",
+    "limit_s": "{own} s to compile a schema against {other} s: that alone may time one out",
+    "memory_gb": "{own} GiB for a schema against {other} GiB: that alone may crash one",
+}
+"""By key of a run's config: what a reader must know where the two differ in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +131,17 @@ def compare_corpora(
     home: Path, *, candidate: str, baseline: str, arms: tuple[str | None, str | None], margin: float
 ) -> CorpusComparison:
     """Compares backend with backend, by name; arms: one of each instead. Raises ConfigError for a backend that a run
-    does not have, and where no schema is in both."""
+    does not have, one compared with itself, a margin that is none, and where no backend or schema is in both."""
+    check_margin(margin)
     sides = [_by_backend(stored_schemas(home, run_id)) for run_id in (candidate, baseline)]
     pairs_of_names = _names(sides[0], sides[1], arms=arms)
-    dataset = next(row["name"] for row in read_rows(home, "runs", candidate, columns=["run_id", "name", "revision"]))
+    if candidate == baseline and any(own == other for own, other in pairs_of_names):
+        raise ConfigError.one(
+            f"run {candidate} would be compared with itself",
+            suggestion=f"name two of its backends, as in RUN:xgrammar RUN:guidance; it has {', '.join(sides[0])}",
+        )
+    runs = [_run(home, run_id) for run_id in (candidate, baseline)]
+    dataset = str(runs[0]["name"])
     found, unpaired = [], 0
     for own, other in pairs_of_names:
         both = sides[0][own].keys() & sides[1][other].keys()
@@ -141,7 +157,7 @@ def compare_corpora(
         margin=margin,
         backends=_adjusted(found),
         unpaired=unpaired,
-        notes=_notes(found, unpaired),
+        notes=[*_notes(found, unpaired), *([] if candidate == baseline else _unlike(runs[0], runs[1]))],
         compared_at=datetime.datetime.now(datetime.UTC),
     )
 
@@ -160,6 +176,11 @@ def save(home: Path, comparison: CorpusComparison) -> None:
     ensure_fresh(home)
 
 
+def _run(home: Path, run_id: str) -> Row:
+    columns = ["run_id", "name", "status", "config", "revision"]
+    return read_rows(home, "runs", run_id, columns=columns, parse_json=True)[-1]
+
+
 def _by_backend(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
     found: dict[str, dict[str, Row]] = {}
     for row in rows:
@@ -175,7 +196,14 @@ def _names(
             raise ConfigError.one(f"there is no backend `{arm}` in the run", suggestion=did_you_mean_or_list(arm, side))
     first, second = arms
     if first is None and second is None:
-        return [(name, name) for name in own if name in other]
+        common = [(name, name) for name in own if name in other]
+        if not common:
+            raise ConfigError.one(
+                f"no backend is in both: the candidate has {', '.join(own) or 'none'}, the baseline"
+                f" {', '.join(other) or 'none'}",
+                suggestion="name one of each, as in RUN:xgrammar RUN:guidance",
+            )
+        return common
     if first is None or second is None:
         return [(str(first or second), str(second or first))]
     return [(first, second)]
@@ -271,3 +299,22 @@ def _notes(found: Sequence[BackendCompared], unpaired: int) -> list[str]:
     if same:
         notes.append(f"the same version on both sides: {', '.join(same)}")
     return notes
+
+
+def _unlike(candidate: Row, baseline: Row) -> list[str]:
+    """What else than the backends differs between the two, so that a difference may come from there."""
+    notes = [
+        f"the {side} is {run['status']}: it may have asked only some of its schemas"
+        for side, run in (("candidate", candidate), ("baseline", baseline))
+        if run["status"] != "finished"
+    ]
+    one, two = candidate["config"] or {}, baseline["config"] or {}
+    for key, words in _UNLIKE.items():
+        own, other = one.get(key), two.get(key)
+        if own != other and key in one and key in two:
+            notes.append(words.format(own=_told(own), other=_told(other)))
+    return notes
+
+
+def _told(value: Any) -> str:
+    return "single bytes" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

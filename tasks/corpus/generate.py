@@ -54,7 +54,9 @@ def write_experiment(folder: Path, *, asked: Asked, corpus: Corpus) -> Path:
         return path
     write_rows(folder, corpus.cases)
     (folder / f"{_DATASET}.yaml").write_text(yaml_text(_dataset(asked)), encoding="utf-8")
-    engine: dict[str, Any] = {"extends": "vllm"} | ({} if asked.python is None else {"python": asked.python})
+    # The matchers have looked at every schema already, in processes of their own and under this run's limits.
+    engine: dict[str, Any] = {"extends": "vllm"}
+    engine |= {} if asked.python is None else {"python": asked.python}
     whole = {
         "name": _NO_NAME.sub("-", corpus.name).lstrip("-._")[:64] or "corpus",
         "description": f"An answer to each schema of the corpus {corpus.name}, guided by it",
@@ -105,13 +107,18 @@ def _from_anywhere(model: str) -> str:
     return str(absolute_path(Path(model))) if is_file(Path(model)) or is_dir(Path(model)) else model
 
 
-def prompts_that_fit(experiment: Experiment, *, folder: Path, cache: Path) -> set[str]:
-    """The case_ids of those schemas whose prompt fits the model, with room for the answer. folder: the model's.
+def prompts_that_fit(experiment: Experiment, *, most: int | None, folder: Path, cache: Path) -> set[str]:
+    """The case_ids of those schemas whose prompt fits the model, with room for the answer, and has no more tokens than
+    `most`. folder: the model's.
 
     It is asked of all schemas and not of those alone that a backend takes, so that what is left out is the same for
     every backend. Raises ConfigError."""
     samples, _ = render_datasets(experiment, model=read_model_facts(folder, cache=cache), folder=folder)
-    return {sample.sample_id.removeprefix(f"{_DATASET}:") for sample in samples}
+    return {
+        sample.sample_id.removeprefix(f"{_DATASET}:")
+        for sample in samples
+        if most is None or len(sample.prompt_token_ids) <= most
+    }
 
 
 def backend_cell(experiment: Path, *, rows: Path, backend: str, index: int) -> CellSpec:
@@ -168,7 +175,7 @@ def _answer_row(case: Case, backend: str, status: str, fits: bool, found: Outcom
     }
     answer = found.answers.get(case.case_id)
     if not fits:
-        return row | {"request_status": "skipped", "error": "the prompt, with its answer, does not fit the model"}
+        return row | {"request_status": "skipped", "error": "the prompt is too long for the model, or for the run"}
     if found.unusable is not None:
         return row | {"error": found.unusable}
     if answer is not None:

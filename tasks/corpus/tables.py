@@ -9,6 +9,8 @@ from tasks.report.numbers import DASH
 
 Rows = list[dict[str, str]]
 WRONG = ("over", "under", "both")
+_COSTS = ("compile ms", "mask µs", "peak MiB")
+_NAMED = ("split", "backend", "version", "schemas")
 
 
 def backends_table(
@@ -33,6 +35,14 @@ def splits_table(found: Sequence[BackendFigures]) -> Rows:
     return [
         {"split": str(each.split), "backend": each.backend, **_cells(each)}
         for each in sorted(parts, key=lambda each: order[each.split])
+    ]
+
+
+def in_two(rows: Rows) -> tuple[Rows, Rows]:
+    """The same lines as two tables, for a page that is not wide enough: what came of the schemas, and what it cost."""
+    verdicts = [{head: cell for head, cell in row.items() if not head.startswith(_COSTS)} for row in rows]
+    return verdicts, [
+        {head: cell for head, cell in row.items() if head.startswith(_COSTS) or head in _NAMED} for row in rows
     ]
 
 

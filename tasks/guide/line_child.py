@@ -32,14 +32,19 @@ class LineChild:
     greeting: Any = None
     process: "subprocess.Popen[str] | None" = None
     lock: threading.RLock = field(default_factory=threading.RLock)
+    killed: bool = False
+    """Ended by `kill`: none is started again, and whatever is asked has no answer."""
     _owner: int = field(default_factory=os.getpid)
 
     def start(self) -> None:
         """Starts the child if there is none, and takes its greeting; None where it died before it."""
-        self._running()
+        if not self.killed:
+            self._running()
 
     def ask(self, question: Mapping[str, Any]) -> Any:
         """The child's answer; None where it died of the question: then `bury` says how."""
+        if self.killed:
+            return None
         child = self._running()
         assert child.stdin is not None and child.stdout is not None  # noqa: S101 - both are pipes, for the type checker
         try:
@@ -64,7 +69,9 @@ class LineChild:
         return child.returncode
 
     def kill(self) -> None:
-        """Ends the child at once, whatever it is busy with: who waits for its answer, on another thread, gets None."""
+        """Ends the child at once and for good, whatever it is busy with: who waits for its answer, on another thread,
+        gets None."""
+        self.killed = True
         child = self.process
         if child is not None and self._owner == os.getpid() and child.poll() is None:
             self._kill(child)
@@ -91,6 +98,8 @@ class LineChild:
                 env={**os.environ, "PYTHONPATH": self.search_path or paths, **self.environment},
                 start_new_session=self.forks,
             )
+            if self.killed:  # while it was being started
+                self._kill(self.process)
             if self.greets:
                 assert self.process.stdout is not None  # noqa: S101 - a pipe, for the type checker
                 line = self.process.stdout.readline()

@@ -11,9 +11,10 @@ import numpy as np
 from markupsafe import Markup
 
 from schemas.corpus import BackendFigures
+from tasks.corpus.answers import answers_by_split, answers_table
 from tasks.corpus.figures import share_of, stored_masks
 from tasks.corpus.read import Corpus
-from tasks.corpus.tables import WRONG, backends_table, splits_table
+from tasks.corpus.tables import WRONG, backends_table, in_two, splits_table
 from tasks.report import corpus_figures
 from tasks.report.data import ReportData
 from tasks.report.environment import HERE, environment
@@ -38,23 +39,31 @@ def corpus_page(
     rows: Sequence[Row],
     found: Sequence[BackendFigures],
     notes: Sequence[str] = (),
+    answers: Sequence[Row] = (),
+    max_tokens: int | None = None,
 ) -> str:
     """The whole page, for `runs/<run_id>/report.html`.
 
-    rows: those of `corpus_schemas`; found: what they come to. Raises AssayError for tables that cannot be read."""
+    rows: those of `corpus_schemas`; answers: those of `corpus_answers`, of at most max_tokens; found: what they come
+    to. Raises AssayError for tables that cannot be read."""
     backends = [each.backend for each in found if each.split is None]
     versions = {row["backend"]: row["backend_version"] for row in rows}
+    examples = _examples(home, run_id, rows)
     shown = _Shown(
-        wrong=_listed(rows, WRONG, backends),
+        wrong=_shortest_first(_listed(rows, WRONG, backends), examples),
         lost=_listed(rows, _LOST, backends),
-        examples=_examples(home, run_id, rows),
+        examples=examples,
+        disputed=_disputed(home, run_id, rows),
     )
     css = "\n".join((HERE / name).read_text(encoding="utf-8") for name in _STYLES)
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     templates = environment(ReportData(run={"run_id": run_id}))
     figures = _figures(home, run_id, rows, found, backends)
-    parts = _sections(corpus, run_id=run_id, rows=rows, found=found, versions=versions, notes=notes, shown=shown)
+    answered = _answers(found, rows, answers, max_tokens)
+    parts = _sections(
+        corpus, answered=answered, run_id=run_id, rows=rows, found=found, versions=versions, notes=notes, shown=shown
+    )
     inside = [
         (section, Markup(templates.get_template(section.template).render(figures=figures, **section.context)))  # noqa: S704 - escaped
         for section in parts
@@ -69,16 +78,32 @@ class _Shown:
     """What the page lists one by one."""
 
     def __init__(
-        self, *, wrong: dict[str, list[Row]], lost: dict[str, list[Row]], examples: dict[tuple[str, str], Row]
+        self,
+        *,
+        wrong: dict[str, list[Row]],
+        lost: dict[str, list[Row]],
+        examples: dict[tuple[str, str], Row],
+        disputed: list[Row],
     ) -> None:
         self.wrong = wrong
         self.lost = lost
         self.examples = examples
+        self.disputed = disputed
 
 
 def _listed(rows: Sequence[Row], verdicts: Sequence[str], backends: Sequence[str]) -> dict[str, list[Row]]:
     found = {name: [row for row in rows if row["backend"] == name and row["verdict"] in verdicts] for name in backends}
     return {name: own for name, own in found.items() if own}
+
+
+def _shortest_first(wrong: Mapping[str, list[Row]], examples: Mapping[tuple[str, str], Row]) -> dict[str, list[Row]]:
+    """Those whose instance is short say most to a reader, and a page has only the first."""
+
+    def length(row: Row) -> float:
+        example = examples.get((row["case_id"], row["backend"]))
+        return float("inf") if example is None else len(example["instance"])
+
+    return {name: sorted(own, key=length) for name, own in wrong.items()}
 
 
 def _examples(home: Path, run_id: str, rows: Sequence[Row]) -> dict[tuple[str, str], Row]:
@@ -93,6 +118,19 @@ def _examples(home: Path, run_id: str, rows: Sequence[Row]) -> dict[tuple[str, s
         if shown and (key not in found or len(row["instance"]) < len(found[key]["instance"])):
             found[key] = row
     return found
+
+
+def _disputed(home: Path, run_id: str, rows: Sequence[Row]) -> list[Row]:
+    """The instances on which the corpus and the validator differ, each once, with the schema's name and split."""
+    named = {row["case_id"]: row for row in rows if row["disputed"]}
+    columns = ["case_id", "backend", "test_index", "expected", "validated", "instance", "revision"]
+    found: dict[tuple[str, int], Row] = {}
+    for row in read_rows(home, "corpus_tests", run_id, columns=columns) if named else []:
+        if row["validated"] not in (None, row["expected"]) and row["case_id"] in named:
+            case = named[row["case_id"]]
+            key = (row["case_id"], row["test_index"])
+            found[key] = {**row, "name": case["name"], "split": case["split"]}
+    return [found[key] for key in sorted(found)]
 
 
 def _figures(
@@ -117,6 +155,11 @@ def _figures(
             corpus_figures.draw_verdicts(found),
             corpus_figures.VERDICTS_TITLE,
             corpus_figures.verdicts_table(found),
+        ),
+        "by_split": (
+            corpus_figures.draw_splits(found),
+            corpus_figures.SPLITS_TITLE,
+            corpus_figures.splits_numbers(found),
         ),
         "compile": (
             corpus_figures.draw_times(compile_ms, unit="ms"),
@@ -147,6 +190,7 @@ def _sections(
     versions: Mapping[str, str | None],
     notes: Sequence[str],
     shown: _Shown,
+    answered: dict[str, Any],
 ) -> list[Section]:
     whole = [each for each in found if each.split is None]
     top = {
@@ -160,13 +204,16 @@ def _sections(
     lists = {"most": _MOST, "longest": _LONGEST}
     parts: list[tuple[str, str, dict[str, Any], int | None, bool]] = [
         ("top", "Overview", top, None, True),
-        ("backends", "Backends", {"rows": backends_table(found, versions=versions)}, None, True),
-        ("splits", "By split", {"rows": splits_table(found)}, None, any(each.split for each in found)),
+        ("backends", "Backends", {"tables": in_two(backends_table(found, versions=versions))}, None, True),
+        ("splits", "By split", {"tables": in_two(splits_table(found))}, None, any(each.split for each in found)),
+        ("answers", "A model's answers", answered, None, bool(answered["rows"])),
         ("wrong", "Silently wrong", {"wrong": shown.wrong, "examples": shown.examples, **lists},
          sum(map(len, shown.wrong.values())), bool(shown.wrong)),
         ("refused", "Refused", {"refused": refused, **lists}, sum(n for _, _, n in refused), bool(refused)),
         ("lost", "Out of time, crashed", {"lost": shown.lost, **lists}, sum(map(len, shown.lost.values())),
          bool(shown.lost)),
+        ("disputed", "Disputed instances", {"disputed": shown.disputed, **lists}, len(shown.disputed),
+         bool(shown.disputed)),
         ("sql", "Ask in SQL", {"queries": queries(run_id)}, None, True),
     ]  # fmt: skip
     return [
@@ -183,6 +230,19 @@ def _sections(
     ]
 
 
+def _answers(
+    found: Sequence[BackendFigures], rows: Sequence[Row], answers: Sequence[Row], max_tokens: int | None
+) -> dict[str, Any]:
+    runs = dict.fromkeys((row["backend"], row["child_run_id"]) for row in answers if row["child_run_id"] is not None)
+    return {
+        "rows": answers_table(found),
+        "splits": answers_by_split(found),
+        "model": next((row["tokenizer"] for row in rows if row.get("tokenizer")), "the model"),
+        "max_tokens": max_tokens,
+        "runs": list(runs),
+    }
+
+
 def _sentence(whole: Sequence[BackendFigures]) -> str:
     told = []
     for each in whole:
@@ -192,8 +252,10 @@ def _sentence(whole: Sequence[BackendFigures]) -> str:
             told.append(f"{each.backend} is right on {right[0]:.0%}")
         elif takes is not None:
             told.append(f"{each.backend} takes {takes[0]:.0%}")
-    number = whole[0].schemas if whole else 0
-    return f"Of {number:,} schemas {', '.join(told)}." if told else "Nothing was asked."
+    if not told:
+        return "Nothing was asked."
+    of = "of those with instances " if any(each.with_tests for each in whole) else ""
+    return f"{whole[0].schemas:,} schemas: {of}{', '.join(told)}."
 
 
 def _facts(
@@ -250,6 +312,8 @@ def queries(run_id: str) -> list[tuple[str, str]]:
         (
             "Which instances does a backend get wrong?",
             "SELECT backend, case_id, expected, accepted, why, instance\n"
-            f"FROM corpus_tests\nWHERE run_id = {run} AND accepted <> expected\nORDER BY length(instance);",
+            f"FROM corpus_tests\nWHERE run_id = {run} AND accepted <> expected\n"
+            "  AND coalesce(validated, expected) = expected -- what is disputed counts for nobody\n"
+            "ORDER BY length(instance);",
         ),
     ]

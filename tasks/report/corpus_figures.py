@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from schemas.corpus import BackendFigures
+from tasks.corpus.figures import share_of
 from tasks.report.figures.style import (
     BAD,
     FREE,
@@ -22,11 +23,14 @@ from tasks.report.figures.style import (
     legend,
     new_figure,
 )
+from tasks.report.numbers import DASH
+from tasks.report.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VERDICTS_TITLE = "What came of the schemas"
+SPLITS_TITLE = "What a backend takes and gets right, by split"
 COMPILE_TITLE = "Time to compile a schema"
 MASKS_TITLE = "Time of a token's mask"
 _KINDS = (
@@ -37,6 +41,12 @@ _KINDS = (
     ("timeout or crash", OTHER),
 )
 _COLOURS = (GUIDED, FREE, OTHER, INK)
+_SHARES = (("takes", "accepted"), ("right", "right"))
+MOST_SPLITS = 40
+"""Splits that one figure can bear: the largest; the table has them all."""
+_LABEL = 30
+_APART = 0.18
+"""How far the dots of two backends stand apart, where the next split is 1 below."""
 _QUANTILES = np.linspace(0, 1, 201)
 _SHOWN = (50, 90, 95, 99, 100)
 _LEAST = 1e-3
@@ -82,6 +92,65 @@ def draw_verdicts(found: Sequence[BackendFigures]) -> "Figure":
         axes.set_xlabel("schemas")
         legend(fig, keys, [name for name, _ in _KINDS])
     return fig
+
+
+def splits_numbers(found: Sequence[BackendFigures]) -> Table:
+    """The dots as numbers."""
+    rows = []
+    for split, own in _by_split(found).items():
+        for each in own:
+            shares = [share_of(each, field) for _, field in _SHARES]
+            told = [DASH if share is None else "{:.1%} [{:.1%}, {:.1%}]".format(*share) for share in shares]
+            rows.append((split, each.backend, f"{each.schemas:,}", *told))
+    return ("Split", "Backend", "Schemas", *(name for name, _ in _SHARES)), rows
+
+
+def draw_splits(found: Sequence[BackendFigures]) -> "Figure | None":
+    """A line a split, on it a dot a backend with its interval; None where the corpus has one split."""
+    splits = _by_split(found)
+    if not splits:
+        return None
+    backends = list(dict.fromkeys(each.backend for own in splits.values() for each in own))
+    step = _APART if len(backends) <= len(_COLOURS) else _APART * len(_COLOURS) / len(backends)
+    with drawing():
+        fig = new_figure(width=9.2, height=1.2 + (0.2 + 0.11 * len(backends)) * len(splits))
+        panels = fig.subplots(1, len(_SHARES), sharey=True)
+        keys = {}
+        for axes, (name, field) in zip(panels, _SHARES, strict=True):
+            bare(axes, grid="x")
+            for line, own in enumerate(splits.values()):
+                for each in own:
+                    number = backends.index(each.backend)
+                    colour = _COLOURS[number % len(_COLOURS)]
+                    at = line + (number - (len(backends) - 1) / 2) * step
+                    share = share_of(each, field)
+                    if share is None:
+                        continue
+                    value, lo, hi = (100 * part for part in share)
+                    axes.plot([lo, hi], [at, at], color=colour, linewidth=1.4)
+                    keys[each.backend] = axes.plot(value, at, "o", color=colour, markersize=4.5, markeredgewidth=0)[0]
+            axes.set_title(name, fontsize=10)
+            axes.set_xlim(-2, 102)
+            axes.set_xlabel("%")
+        panels[0].set_yticks(range(len(splits)), [_short(split) for split in splits])
+        panels[0].set_ylim(len(splits) - 0.5, -0.5)
+        legend(fig, list(keys.values()), list(keys))
+    return fig
+
+
+def _by_split(found: Sequence[BackendFigures]) -> dict[str, list[BackendFigures]]:
+    """By split, in the corpus's order: of too many, the largest."""
+    splits: dict[str, list[BackendFigures]] = {}
+    for each in found:
+        if each.split is not None:
+            splits.setdefault(each.split, []).append(each)
+    largest = sorted(splits, key=lambda split: -splits[split][0].schemas)[:MOST_SPLITS]
+    return {split: own for split, own in splits.items() if split in largest}
+
+
+def _short(text: str) -> str:
+    shown = plain(text)
+    return shown if len(shown) <= _LABEL else f"{shown[: _LABEL - 1]}…"
 
 
 def draw_times(times: Mapping[str, "np.ndarray[Any, Any]"], *, unit: str) -> "Figure | None":

@@ -58,6 +58,13 @@ def test_its_page_its_run_and_its_place_in_mlflow(done: Done, home: Path) -> Non
     (backend,) = asked.json["backends"]
     assert {share["metric"] for share in backend["shares"]} == {"takes", "right", "silently_wrong"}
     assert {row["metric"] for row in rows(home, "FROM comparisons")} == {"takes", "right", "silently_wrong"}
+    out = home / "missing" / "compared.json"
+    for arguments, words in (
+        (("last", "last"), "would be compared with itself"),
+        (("last:xgrammar", "last:guidance", "--no-save", "--out", str(out)), "cannot be written"),
+    ):
+        refused = assay("compare", *arguments, home=home)
+        assert refused.code == 2 and words in refused.stderr, refused.stderr
 
 
 @pytest.mark.parametrize(

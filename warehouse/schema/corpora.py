@@ -99,8 +99,8 @@ CORPUS_ANSWERS = Table(
         text("grammar_status", "What the backend's matcher made of the schema before: as `corpus_schemas.status`."),
         text(
             "request_status",
-            "ok, invalid, truncated, refused, error or cancelled, as `requests.status`; skipped: the prompt does not"
-            " fit the model; not_asked: the backend does not take the schema; NULL: no answer, see error.",
+            "ok, invalid, truncated, refused, error or cancelled, as `requests.status`; skipped: the prompt is too"
+            " long for the model or the run; not_asked: the backend does not take the schema; NULL: see error.",
         ),
         text("finish_reason", "stop: the answer ended by itself; length: at the most tokens."),
         flag("valid", "Whether the answer obeys the schema, by the validator; NULL where there is no answer."),

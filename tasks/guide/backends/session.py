@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ class Backends:
 
     model: the model's folder, whose tokenizer is used; None: a tokenizer of single bytes. names: which backends.
     python: the interpreter of another environment; None: this one. memory_bytes: what a question may take above what
-    the imports take. The child starts with the first question, which takes as long as importing vLLM (5 to 10 s)."""
+    the imports take. variables: of the child's environment, beside this one's. The child starts with the first
+    question, which takes as long as importing vLLM (5 to 10 s)."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Backends:
         names: Sequence[str] = tuple(BACKENDS),
         python: Path | None = None,
         memory_bytes: int = MEMORY_BYTES,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         unknown = [name for name in names if name not in BACKENDS]
         if unknown:
@@ -48,7 +50,7 @@ class Backends:
             # Another interpreter has its own packages, and gets none of ours: only the folder above `tasks`, which must
             # then hold nothing that shadows them.
             search_path=None if python is None else str(Path(__file__).resolve().parents[3]),
-            environment={"VLLM_LOGGING_LEVEL": "ERROR"},
+            environment={"VLLM_LOGGING_LEVEL": "ERROR", **(variables or {})},
             greets=True,
             forks=True,
         )
@@ -65,7 +67,8 @@ class Backends:
         self._child.close()
 
     def kill(self) -> None:
-        """Ends the child at once, also while another thread waits for its answer, which is then that it crashed."""
+        """Ends the child at once and for good, also while another thread waits for its answer, which is then that it
+        crashed; so is that of every later question."""
         self._child.kill()
 
     def facts(self) -> dict[str, BackendFacts]:

@@ -35,6 +35,7 @@ def test_every_expected_message_has_its_example() -> None:
     assert messages == {Path(name).stem for name in INVALID}
 
 
-def test_the_sweep_that_comes_with_assay_loads() -> None:
-    found = load_sweep("engine-matrix")
-    assert (found.name, len(found.cells), found.file.limit) == ("engine-matrix", 4, 20)
+@pytest.mark.parametrize(("name", "cells"), [("engine-matrix", 4), ("grammar-backends", 2)])
+def test_the_sweeps_that_come_with_assay_load(name: str, cells: int) -> None:
+    found = load_sweep(name)
+    assert (found.name, len(found.cells), found.file.limit) == (name, cells, 20)

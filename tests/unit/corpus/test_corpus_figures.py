@@ -165,4 +165,4 @@ def test_the_page_shows_what_is_wrong_with_an_instance(tmp_path: Path) -> None:
     )
     assert "xgrammar is right on 33%" in page and "mind &lt;this&gt;" in page
     assert "&#34;&lt;b&gt;&#34;" in page and "<b>" not in page.replace("<br>", "")
-    assert "says &lt;no&gt;" in page and page.count("<svg") == 3
+    assert "says &lt;no&gt;" in page and page.count("<svg") == 4

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from configs.corpora import make
+from flows.cli_grammar import _backend_lists
 from schemas.errors import ConfigError
 from tasks.corpus.ask import judged
+from tasks.corpus.ask_for import Asked, checked
 from tasks.corpus.keywords import keywords_of
 from tasks.corpus.read import read_corpus
 
@@ -117,3 +119,20 @@ def test_keywords_are_those_of_every_node() -> None:
     }
     assert keywords_of(schema) == ["$ref", "anyOf", "items", "minLength", "properties", "type"]
     assert keywords_of(True) == []
+
+
+def test_what_is_asked_is_found_again_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus(tmp_path, *LINES)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    asked = checked(Asked(corpus="../x.jsonl", backends=["xgrammar", "xgrammar"]))
+    assert asked.corpus == str(tmp_path / "x.jsonl") and asked.backends == ["xgrammar"]
+    assert checked(Asked(corpus="faults")).corpus == "faults"
+    with pytest.raises(ConfigError, match=r"there is no backend `xgramar` \(did you mean `xgrammar`"):
+        checked(Asked(corpus="faults", backends=["xgramar"]))
+
+
+def test_a_list_of_backends_is_completed_one_by_one() -> None:
+    assert _backend_lists("x") == ["xgrammar"]
+    assert _backend_lists("xgrammar,") == ["xgrammar,guidance", "xgrammar,outlines", "xgrammar,lm-format-enforcer"]
+    assert _backend_lists("xgrammar,x") == []

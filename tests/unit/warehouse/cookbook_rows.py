@@ -97,8 +97,24 @@ def _run(*, day: int) -> dict[str, list[dict[str, Any]]]:
                 "kind": "json_schema",
                 "status": "refused",
                 "message": "uniqueItems is not supported",
-                "lint": [{"path": "$.items", "problem": "uniqueItems is dropped"}],
-            }
+            },
+            {
+                "grammar_id": "g2",
+                "backend": "xgrammar",
+                "backend_version": "0.2.8",
+                "kind": "json_schema",
+                "status": "accepted",
+                "compile_s": 0.012,
+                "cached": False,
+                "keywords": ["anyOf", "required"],
+                "lint": [
+                    {
+                        "path": "/required",
+                        "problem": "under-constrained: does not enforce required beside anyOf",
+                        "instance": '{"b":""}',
+                    }
+                ],
+            },
         ][day:],
         "cells": [
             {"cell_id": f"e-{arm}", "engine_id": "e", "arm": arm, "kind": "quality"} for arm in ("free", "guided")
@@ -221,7 +237,7 @@ def _sweep(home: Path) -> None:
 
 
 def _corpus(home: Path) -> None:
-    """Of two schemas, before and after a release of a backend that mends one of them and refuses none."""
+    """Of three schemas, before and after a release of a backend that mends one of them and refuses none."""
     for run_id, version, second in ((CORPUS, "0.2.7", "under"), (CORPUS_LATER, "0.2.8", "right")):
         rows = [
             {
@@ -234,8 +250,17 @@ def _corpus(home: Path) -> None:
                 "verdict": verdict,
                 "check_s": 0.0002,
                 "compile_s": 0.002 * (1 + number),
+                "grown_bytes": 1 << 20,
+                "mask_us_p99": 40.0,
+                "keywords": keywords,
             }
-            for number, (name, verdict) in enumerate([("a pattern", "right"), ("a length", second)])
+            for number, (name, verdict, keywords) in enumerate(
+                [
+                    ("a pattern", "right", ["pattern", "type"]),
+                    ("a length", second, ["maxLength", "type"]),
+                    ("a format", "over", ["format", "type"]),
+                ]
+            )
         ]
         write_rows(home=home, table="corpus_schemas", run_id=run_id, rows=rows, part="p", revision=0)
 
