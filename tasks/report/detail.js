@@ -4,6 +4,8 @@
   if (!dialog) return;
   const { make, shown, count, dash, brief, time, words, kind, name, statusChip, armLabel } = assay;
   let compare = false;
+  // The sample asked for last. Its texts come a moment later: by then another may be, or the reader closed the dialog.
+  let wanted = null;
 
   const quoted = (text) => `'${text.replaceAll("'", "''")}'`;
   const sqlOf = (sample) => {
@@ -92,13 +94,14 @@
     return made;
   };
   const step = (by) => {
-    const at = assay.matching.indexOf(assay.state.open);
+    const at = assay.matching.indexOf(wanted);
     const next = at < 0 ? assay.matching[0] : assay.matching[at + by];
     if (next !== undefined) assay.open(next);
   };
   const toggle = () => {
+    if (!dialog.open || wanted === null) return;
     compare = !compare;
-    if (dialog.open) assay.open(assay.state.open);
+    assay.open(wanted);
   };
 
   const fill = (sample, content) => {
@@ -134,7 +137,10 @@
   };
 
   assay.open = async (sample) => {
+    const inside = dialog.open;
+    wanted = sample;
     const content = await assay.texts(sample);
+    if (wanted !== sample || (inside && !dialog.open)) return;
     assay.state.open = sample;
     fill(sample, content);
     if (!dialog.open) dialog.showModal();
@@ -143,8 +149,9 @@
     assay.remember();
   };
   dialog.addEventListener("close", () => {
+    if (dialog.open) return;
     const left = assay.state.open;
-    assay.state.open = null;
+    assay.state.open = wanted = null;
     assay.remember();
     const row = document.querySelector(`button[data-open="${left}"]`);
     if (row) row.focus();

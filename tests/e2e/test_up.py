@@ -28,8 +28,9 @@ def test_healthy_and_registered(up: Up) -> None:
     assert set(up.state()["processes"]) == {"Prefect", "MLflow", "worker gpu", "worker cpu"}
     names = {f"{each['name']}" for each in up.post("/deployments/filter", {})}
     assert names == {"quickstart", "nightly", "weekly", "engine-matrix", "quickstart-engine", "faults", "hourly"}
-    for name in ("sweep/engine-matrix", "ablate/quickstart", "tune/quickstart-engine", "grammars/faults"):
-        assert up.deployment(name)["schedules"] == [] and up.deployment(name)["work_pool_name"] == "gpu"
+    of_engines = ("sweep/engine-matrix", "ablate/quickstart", "tune/quickstart-engine")
+    for name, pool in {**dict.fromkeys(of_engines, "gpu"), "grammars/faults": "cpu"}.items():
+        assert up.deployment(name)["schedules"] == [] and up.deployment(name)["work_pool_name"] == pool
     nightly = up.deployment("experiment/nightly")["schedules"]
     assert [(each["slug"], each["schedule"]["timezone"]) for each in nightly] == [("nightly", "Etc/UTC")]
     pools = {pool["name"]: pool["concurrency_limit"] for pool in up.post("/work_pools/filter", {})}

@@ -299,6 +299,37 @@ def test_the_worst_texts_stay_texts_in_list_dialog_and_search(
     assert shown(page, 24) == 24
 
 
+def test_keys_quicker_than_the_texts_come_open_the_last_sample_and_never_what_was_closed(
+    report: Path, visit: Callable[..., Any]
+) -> None:
+    page = visit(report)
+    place = page.locator("#detail header > .quiet")
+
+    def at_once(*keys: str, close: bool = False) -> None:
+        page.evaluate(
+            """([keys, close]) => {
+              const dialog = document.getElementById("detail");
+              for (const key of keys) dialog.dispatchEvent(new KeyboardEvent("keydown", { key }));
+              if (close) dialog.close();
+            }""",
+            [list(keys), close],
+        )
+
+    page.locator("#list button.open").first.click()
+    page.wait_for_selector("#detail[open]")
+    assert place.text_content().startswith("1 of ")
+    at_once("j", "j", "d", "d", "j")
+    until(page, "document.querySelector('#detail header > .quiet').textContent.startsWith('4 of ')")
+    at_once("j", "d", close=True)
+    page.wait_for_timeout(300)
+    assert page.locator("dialog[open]").count() == 0
+    assert "open=" not in page.url
+    at_once("d")
+    page.locator("#list button.open").nth(2).click()
+    page.wait_for_selector("#detail[open]")
+    assert place.text_content().startswith("3 of ")
+
+
 def test_ten_thousand_samples_open_in_two_seconds(
     rows: Any, visit: Callable[..., Any], browser: Any, tmp_path: Path
 ) -> None:
