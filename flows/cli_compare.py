@@ -76,6 +76,9 @@ def compare(  # noqa: PLR0913, PLR0917 - a parameter for each option
     verdict; the samples that changed are listed. Another prompt, model, engine or version is reported. Another target,
     or another version of a metric, is refused.
 
+    Two runs of `assay grammars` are compared schema by schema, a backend with itself or with the one named: coverage by
+    split, times, and as many schemas that came out otherwise as --flips says.
+
     Exit codes: 0 compared (whatever the verdict), 2 refused, 3 what --fail-on says.
 
     Examples: `assay compare last baseline:main`, `assay compare last:guided last:free`,

@@ -95,6 +95,10 @@ def rescore(
     The new scores are a new revision of the run, its numbers and its report are made anew. Where a metric has another
     version by now, the scores of the old one stay beside those of the new one, and the table says so.
 
+    What guiding and repairing did (`guide.*`, `repair.*`) is computed again too, as far as the run's rows hold tokens,
+    times and validity. Not computed again: whether an answer is valid and `form.*`, times and the machine (`timing.*`),
+    `engine.*` and `grammar.*`; they stay as they are.
+
     Examples: `assay rescore last --dry-run`, `assay rescore last --metric contains --dataset arithmetic`
 
     Exit codes: 0 done, 2 no such run, or the metrics do not fit.

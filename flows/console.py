@@ -15,6 +15,7 @@ from rich.text import Text
 from flows.commands.output import visible, visible_lines
 from schemas.built import BuiltEngine
 from schemas.gate import GateVerdict
+from schemas.metric import is_score
 from schemas.plan import EnginePlan
 from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, ScoredSummary
 from tasks.gate import words as gate_words
@@ -147,7 +148,7 @@ class RunConsole:
         gates came to."""
         for warning in warnings:
             self.warn(warning)
-        quality = [row for row in summary.headline if ".form." not in str(row["metric"])]
+        quality = [row for row in summary.headline if is_score(str(row["metric"]))]
         one_pair = len(_pairs(summary.verdicts)) == 1
         self._console.print(_quality_table(quality, summary.verdicts if one_pair else []))
         if summary.verdicts and not one_pair:
@@ -155,6 +156,8 @@ class RunConsole:
         form = [row for row in summary.headline if str(row["metric"]).endswith(FORM_SHOWN)]
         if form:
             self._console.print(_form_table(form))
+        if summary.guiding:
+            self._console.print(_guiding_table(summary.guiding))
         if gates:
             self._console.print(gate_table(gates))
 
@@ -214,6 +217,21 @@ def _form_table(rows: Sequence[dict[str, Any]]) -> Table:
     for name in dict.fromkeys(str(row["metric"]) for row in rows):
         cells = {str(row["arm"]): row for row in rows if row["metric"] == name}
         table.add_row(name.partition(".")[0], *(_share(cells.get(arm)) for arm in arms))
+    return table
+
+
+def _guiding_table(lines: Sequence[dict[str, str]]) -> Table:
+    """Whether the grammar helps, and what it costs: a line a figure, each dataset's name once."""
+    table = Table(title="what guiding does", title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    for head in ("dataset", "figure", "arms"):
+        table.add_column(head, no_wrap=True)
+    for head in ("baseline", "candidate", "change"):
+        table.add_column(head, justify="right", no_wrap=True)
+    before = None
+    for line in lines:
+        names = ("figure", "arms", "before", "after", "change")
+        table.add_row("" if line["dataset"] == before else line["dataset"], *(line[name] for name in names))
+        before = line["dataset"]
     return table
 
 

@@ -1,7 +1,7 @@
 """The main job: one experiment, from its YAML file to a report.
 
-profile -> plan -> build the engine -> generate and validate (free | guided) -> judge, where a metric asks for it ->
-score -> report -> record
+profile -> plan -> build the engine, and beside it examine the grammars -> generate and validate (free | guided) ->
+judge, where a metric asks for it -> score -> report -> record
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from prefect import flow, get_run_logger
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 
-from flows import early_engine, pages
+from flows import building, early_engine, pages
 from flows.begin import before_it_begins, going_on_with
 from flows.console import RunConsole
 from flows.context import this_flow_run
@@ -46,7 +46,7 @@ from schemas.plan import DeviceFacts, ModelFacts
 from schemas.run import RunContext, RunResult, RunStatus
 from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, ScoredSummary
 from tasks.dataset.step import load_datasets, profile_datasets
-from tasks.engine.step import build_engine, generate_answers
+from tasks.engine.step import generate_answers
 from tasks.gate.check import check_gates
 from tasks.generate import Update
 from tasks.judge.stage import has_judge, runs_engine
@@ -55,8 +55,9 @@ from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
 from tasks.plan.context import as_overridden
 from tasks.plan.device import read_device_facts
-from tasks.plan.stage import run_requests
+from tasks.plan.stage import run_requests, run_retries
 from tasks.plan.step import plan_engine
+from tasks.preflight.beside import Preflight
 from tasks.record import mlflow_run, stage
 from tasks.record.host import peak_memory_bytes
 from tasks.record.open import open_run
@@ -104,7 +105,8 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         config: The experiment: a name in configs/experiments.
         model: Another model than the experiment's own.
         datasets: Only these datasets. None chosen: the experiment's own.
-        arms: Answer freely, guided by a grammar, or both on the same samples.
+        arms: Answer freely, guided by a grammar, or both on the same samples; free_matched adds free answers of the
+            guided ones' length, repair guided ones in place of free ones that are not valid.
         limit: The most samples of each dataset. 0: all of them.
         graphs: CUDA graph mode of the engine. There are none on a CPU.
         prefill: How long prompts are split: by the rule from their lengths, by auto from the mix of lengths, or off.
@@ -131,7 +133,11 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
 
         # vLLM's import takes seconds and needs no plan: it runs while the data is read.
         warn = _warned(console, warnings)
-        with engine_slot(console), early_engine.take(session, device=device, warn=warn, note=console.note) as engine:
+        with (
+            engine_slot(console),
+            early_engine.take(session, device=device, warn=warn, note=console.note) as engine,
+            Preflight(cache=session.cache) as preflight,
+        ):
             with console.step("load datasets") as said:
                 loaded = load_datasets(session, model=facts, folder=folder)
                 console.datasets(said, loaded)
@@ -140,15 +146,16 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
                 console.profile(said, loaded)
             with console.step("plan") as said:
                 session.requests = run_requests(run.experiment, datasets=loaded, samples=session.samples())
+                session.retries = run_retries(run.experiment, datasets=loaded, samples=session.samples())
                 plan = plan_engine(session, model=facts, device=device)
                 console.plan(said, plan)
+            building.begin_preflight(session, preflight, plan=plan, model=facts, loaded=loaded)
             warnings += [*loaded.warnings, *plan.warnings]
             with console.step("start tracking"):
                 mlflow_run_id = _start_tracking(session, warnings)
-            with console.step("build engine") as said:
-                built = build_engine(session, engine, plan=plan, model=facts, device=device)
-                console.built(said, built)
-            warnings += built.downgrades
+            built = building.build(
+                session, engine, preflight, plan=plan, model=facts, device=device, console=console, warnings=warnings
+            )
             with console.step("generate") as said, _progress(console, session) as on_update:
                 generated = generate_answers(session, engine, built=built, on_update=on_update)
                 console.generated(said, generated)

@@ -12,11 +12,17 @@ from pydantic_core import CoreSchema
 
 from schemas.engine import CudagraphMode
 from schemas.errors import ConfigError
-from tasks.config.locate import Kind, list_names
+from tasks.config.locate import Kind, known_config_files
 
 AS_CONFIGURED = "as configured"
 """What a field says that changes nothing of the experiment's file."""
-ARMS = {"free": ["free"], "guided": ["guided"], "free and guided": ["free", "guided"]}
+ARMS = {
+    "free": ["free"],
+    "guided": ["guided"],
+    "free and guided": ["free", "guided"],
+    "free, guided and free_matched": ["free", "guided", "free_matched"],
+    "free, guided and repair": ["free", "guided", "repair"],
+}
 PREFILL = ("rule", "auto", "off")
 """The policies that need no number; `fixed` does, and is set by overrides."""
 
@@ -36,7 +42,7 @@ def _one_of(*choices: str) -> Shown:
 
 
 def _names(*kinds: Kind, first: Sequence[str] = ()) -> Shown:
-    return Shown(lambda: {"enum": [*first, *(file.name for kind in kinds for file in list_names(kind))]})
+    return Shown(lambda: {"enum": [*first, *(file.stem for kind in kinds for file in known_config_files(kind))]})
 
 
 Config = Annotated[str, _names("experiment")]

@@ -46,6 +46,7 @@ class Progress:
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="progress", daemon=True)
 
     def update(self, update: Update) -> None:
+        self._total = max(self._total, update.total)  # retries come to be known on the way
         self.done(update.done)
 
     def done(self, done: int) -> None:

@@ -2,24 +2,31 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from schemas.adapter import BASE
 from schemas.base import Config
+from schemas.faults import Fault
 
 Kind = Literal["free", "guided"]
+FREE_MATCHED = "free_matched"
+"""The control: free answers that are as long as the guided ones."""
+REPAIR = "repair"
+"""Free answers, and guided ones in place of those that do not obey the guide."""
+ArmKind = Literal["free", "guided", "free_matched", "repair"]
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 """Without a dot, so that `quality.<arm>.<dataset>.<metric>` comes apart in one way."""
-_TAKEN = ("free", "guided", "all")
+_TAKEN = ("free", "guided", FREE_MATCHED, REPAIR, "all")
 
 
 class NamedArm(Config):
     """An arm that answers as another one does, with an adapter of its own."""
 
     name: str
-    """What tables, pages and gates call it: letters, digits, `_` and `-`; not `free`, `guided` or `all`."""
+    """What tables, pages and gates call it: letters, digits, `_` and `-`; not `free`, `guided`, `free_matched`,
+    `repair` or `all`."""
     like: Kind = "free"
     """`free`: the samples as they are; `guided`: with each dataset's grammar."""
     adapter: str
@@ -36,7 +43,17 @@ class NamedArm(Config):
         return value
 
 
-Arm = Kind | NamedArm
+Arm = ArmKind | NamedArm
+
+
+class Repair(Config):
+    """How the arm `repair` goes on where a free answer does not obey its dataset's guide."""
+
+    retries: Annotated[int, Field(ge=1, le=10)] = 1
+    """How often, at most, a guided answer is asked for in place of one; each only where the one before was not valid."""
+    temperature: Annotated[float, Field(gt=0, le=10)] | None = None
+    """Of the second retry and those after it; without it, the sampling's own. The first is drawn as `guided` is. A
+    `seed` counts up with them."""
 
 
 def arm_name(arm: Arm) -> str:
@@ -44,9 +61,37 @@ def arm_name(arm: Arm) -> str:
     return arm.name if isinstance(arm, NamedArm) else arm
 
 
-def arm_kind(arm: Arm) -> Kind:
-    """Whether its answers follow a grammar."""
+def arm_kind(arm: Arm) -> ArmKind:
+    """How it answers; an arm with a name of its own is like another one."""
     return arm.like if isinstance(arm, NamedArm) else arm
+
+
+def needs_guide(arm: Arm) -> bool:
+    """Whether a dataset without a guide does not have it."""
+    return arm_kind(arm) != "free"
+
+
+def gets_grammar(arm: Arm) -> bool:
+    """Whether some of its requests follow a grammar."""
+    return arm_kind(arm) in ("guided", REPAIR)
+
+
+def is_scored(arm: Arm) -> bool:
+    """Whether its answers are judged: those of `free_matched` end in the middle of whatever they say."""
+    return arm_kind(arm) != FREE_MATCHED
+
+
+def arm_faults(arms: Sequence[Arm]) -> list[Fault]:
+    """An arm that needs another one which is not there."""
+    if FREE_MATCHED in arms and "guided" not in arms:
+        return [
+            Fault(
+                keypath=("arms", [*map(arm_name, arms)].index(FREE_MATCHED)),
+                message="`free_matched` makes free answers as long as those of `guided`, which is no arm here",
+                suggestion="`arms: [free, guided, free_matched]`",
+            )
+        ]
+    return []
 
 
 def arm_adapter(arm: Arm, *, own: str | None) -> str | None:
@@ -73,11 +118,11 @@ def likelihood_arms(arms: Sequence[Arm]) -> list[Arm]:
 
 
 def compared_arms(arms: Sequence[Arm]) -> list[tuple[str, str]]:
-    """The pairs of arms that a run compares, each (candidate, baseline), by name.
+    """The pairs of arms whose scores a run compares, each (candidate, baseline), by name.
 
-    A guided arm against the free one with the same adapter: what the grammar does. And an arm with an adapter of its
-    own against the one that it is like, or where that is not in the experiment, the first that is like it: what the
-    adapter does."""
+    A guided arm against the free one with the same adapter: what the grammar does. `repair` against `free` and against
+    `guided`. And an arm with an adapter of its own against the one that it is like, or where that is not in the
+    experiment, the first that is like it: what the adapter does. `free_matched` is not scored."""
     return list(dict.fromkeys(_pairs(arms)))
 
 
@@ -86,6 +131,8 @@ def _pairs(arms: Sequence[Arm]) -> Iterator[tuple[str, str]]:
         if arm_kind(arm) == "guided":
             alike = (each for each in arms if arm_kind(each) == "free" and _adapter(each) == _adapter(arm))
             yield from ((arm_name(arm), arm_name(each)) for each in list(alike)[:1])
+    if REPAIR in arms:
+        yield from ((REPAIR, other) for other in ("free", "guided") if other in arms)
     for arm in arms:
         if isinstance(arm, NamedArm):
             first = arm.like if arm.like in arms else next(each for each in arms if arm_kind(each) == arm.like)

@@ -94,6 +94,31 @@ class Memory(Config):
     model fits, slowly."""
 
 
+class Preflight(Config):
+    """What is done with the run's grammars before the engine gets one, in a process of its own, while the engine
+    starts: each different one is compiled as the engine would compile it, and JSON schemas are linted. One that takes
+    too long, or that the compiler dies of, is never sent. `preflight: off` leaves all of it out."""
+
+    enabled: bool = True
+    """Whether grammars are looked at beforehand at all; `preflight: off` is short for `false`."""
+    compile_limit_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """Seconds that one grammar may take to compile. Beyond it the grammar is put into quarantine: requests with it are
+    refused and never reach the engine."""
+    memory_gb: Annotated[float, Field(gt=0)] = 4.0
+    """GiB that compiling one grammar may take. Beyond it the compiler counts as crashed, and the grammar is put into
+    quarantine."""
+    limit_s: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds for compiling all of them. What is not compiled by then goes to the engine unexamined; the run says how
+    many, and the next run goes on from there."""
+    lint: bool = True
+    """Whether JSON schemas are linted too: the backend is probed for what it takes and should not, and the other way
+    round."""
+    most_linted: Annotated[int, Field(ge=0)] = 20
+    """How many different schemas of a run are linted, the first ones; the run says how many are not."""
+    lint_limit_s: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds for linting all of them. What is not linted by then is linted in the next run."""
+
+
 class Grammar(Config):
     """The engine's grammar backend. One per engine: vLLM latches the first one it meets."""
 
@@ -109,6 +134,13 @@ class Grammar(Config):
     regex_timeout_s: Annotated[int, Field(ge=1)] | Auto = "auto"
     """Seconds that a regular expression may take to compile before its request is refused
     (VLLM_REGEX_COMPILATION_TIMEOUT_S). `auto`: vLLM's own, 5."""
+    preflight: Preflight = Preflight()
+
+    @field_validator("preflight", mode="before")
+    @classmethod
+    def _short_preflight(cls, value: Any) -> Any:
+        words = {"off": False, "on": True, False: False, True: True}
+        return {"enabled": words[value]} if isinstance(value, str | bool) and value in words else value
 
     @model_validator(mode="after")
     def _only_xgrammar_has_a_cache(self) -> "Grammar":

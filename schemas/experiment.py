@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from schemas.arm import Arm, NamedArm, arm_kind, arm_name
+from schemas.arm import REPAIR, Arm, NamedArm, Repair, arm_faults, arm_name, gets_grammar, is_scored
 from schemas.base import Config
 from schemas.dataset import Dataset, NamedDataset
 from schemas.engine import Sampling, VllmEngine
@@ -72,8 +72,12 @@ class ExperimentFile(Config):
     datasets: Annotated[list[str | DatasetUse], Field(min_length=1)]
     """Names in configs/datasets or configs/suites, or paths of YAML files, each once."""
     arms: Annotated[list[Arm], Field(min_length=1)] = Field(default=["free"])
-    """`free`: the samples as they are; `guided`: the same samples with each dataset's grammar;
-    `{name: tuned, like: free, adapter: legal}`: the same with a LoRA adapter, under a name of its own."""
+    """`free`: the samples as they are; `guided`: the same samples with each dataset's grammar; `free_matched`: free
+    again, each answer made as long as its guided one, which tells what the grammar costs; `repair`: free, and guided
+    where that is not valid; `{name: tuned, like: free, adapter: legal}`: like one of the first two with a LoRA adapter,
+    under a name of its own."""
+    repair: Repair = Repair()
+    """How the arm `repair` goes on."""
     groups: dict[str, Group] = Field(default_factory=dict)
     """Means over several datasets, by the names they get: `mmlu: {datasets: [mmlu_*], metric: acc, weight: size}`."""
     gates: list[Gate] = Field(default_factory=list)
@@ -125,6 +129,7 @@ class Experiment(Config):
     engine: VllmEngine
     datasets: list[NamedDataset]
     arms: list[Arm]
+    repair: Repair = Repair()
     groups: dict[str, Group] = Field(default_factory=dict)
     gates: list[Gate] = Field(default_factory=list)
     max_failed: float
@@ -132,11 +137,26 @@ class Experiment(Config):
 
     @model_validator(mode="after")
     def _groups_fit(self) -> "Experiment":
-        faults = group_faults(self.groups, datasets=self.datasets)
+        faults = [*arm_faults(self.arms), *repair_faults(self.repair, arms=self.arms, datasets=self.datasets)]
+        faults += group_faults(self.groups, datasets=self.datasets)
         faults += gate_faults(self.gates, known=known_of(datasets=self.datasets, groups=self.groups, arms=self.arms))
         if faults:
             raise ConfigError([fault.problem() for fault in faults])
         return self
+
+
+def repair_faults(repair: Repair, *, arms: Sequence[Arm], datasets: Sequence[NamedDataset]) -> list[GroupFault]:
+    """Retries of the arm `repair` that would be copies of the first."""
+    greedy = [each.name for each in datasets if each.config.guide is not None and each.sampling.temperature == 0]
+    if REPAIR not in arms or repair.retries == 1 or repair.temperature is not None or not greedy:
+        return []
+    return [
+        GroupFault(
+            keypath=("repair", "retries"),
+            message=f"with `temperature: 0` a second retry is the first one again ({', '.join(greedy)})",
+            suggestion="set `repair.temperature`, which the second retry and those after it are drawn with",
+        )
+    ]
 
 
 def known_of(*, datasets: Sequence[NamedDataset], groups: Mapping[str, Group], arms: Sequence[Arm]) -> Known:
@@ -145,8 +165,8 @@ def known_of(*, datasets: Sequence[NamedDataset], groups: Mapping[str, Group], a
         metrics={dataset.name: [use.name for use in dataset.config.metrics] for dataset in datasets},
         groups={name: group.metric for name, group in groups.items()},
         guided=frozenset(dataset.name for dataset in datasets if dataset.config.guide is not None),
-        arms=[arm_name(arm) for arm in arms],
-        guided_arms=frozenset(arm_name(arm) for arm in arms if arm_kind(arm) == "guided"),
+        arms=[arm_name(arm) for arm in arms if is_scored(arm)],
+        guided_arms=frozenset(arm_name(arm) for arm in arms if gets_grammar(arm)),
     )
 
 
@@ -193,7 +213,9 @@ __all__ = [
     "NamedArm",
     "NamedDataset",
     "NamedModel",
+    "Repair",
     "gate_faults",
     "group_faults",
     "known_of",
+    "repair_faults",
 ]

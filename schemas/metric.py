@@ -3,6 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+NO_SCORES = (".form.", ".guide.", ".repair.")
+"""What stands in the names of a dataset's numbers that are no scores of its answers: their form, what guiding does to
+them and costs, what repairing costs."""
+
+
+def is_score(name: str) -> bool:
+    """Whether a dataset's number, by its whole name, is the mean of scores."""
+    return not any(part in name for part in NO_SCORES)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricInfo:

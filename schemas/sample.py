@@ -86,7 +86,7 @@ class Response:
 
     status: ok; invalid (it ended by itself and does not obey the dataset's guide, in whichever arm); truncated (its
     token budget ended it, or its reasoning never ended: then there is no answer and output is None); refused (the
-    engine did not take it); error; cancelled."""
+    engine did not take it); error; cancelled (never sent: `free_matched` without a guided answer to match)."""
 
     request_id: str
     dataset: str
@@ -137,9 +137,27 @@ class Request:
     """The prompt ends within the reasoning, so that what the engine gives goes on with it."""
     adapter: str | None = None
     """The LoRA adapter that answers; None: the model itself."""
+    matches: str | None = None
+    """In the arm `free_matched`, the request of the guided answer whose length it gets; max_tokens is a bound until
+    that is known, and then `exactly` is set."""
+    exactly: bool = False
+    """The answer has max_tokens tokens, whatever the model would end with."""
+    repair_try: int | None = None
+    """In the arm `repair`: 0, the free answer; 1 and up, a guided one in place of one that was not valid."""
+    instead_of: str | None = None
+    """The request whose answer a retry takes the place of, where that is not valid."""
+    temperature: float | None = None
+    """What is drawn with in place of the dataset's own; None: that."""
+    seed_shift: int = 0
+    """Added to the dataset's seed, where it has one."""
 
     @property
     def engine_stop(self) -> list[str]:
         """The stop strings as the engine gets them. With a reasoning parser none: they would end the reasoning. The
         answer behind it is cut at the first of them once it is here."""
         return [] if self.reasoning_parser is not None else self.stop
+
+    @property
+    def follows(self) -> bool:
+        """Whether it waits for another answer: its length, or whether it is needed at all, hangs on that."""
+        return self.matches is not None or self.instead_of is not None

@@ -73,4 +73,6 @@ class ScoredSummary(Summary):
     scores: int
     headline: list[dict[str, str | float | int | None]]
     verdicts: list[dict[str, str | float | int | None]]
+    guiding: list[dict[str, str]] = []
+    """What the grammar does and costs, a line a figure (tasks/score/guiding_lines.py)."""
     warnings: list[str] = []

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from schemas.arm import Arm, arm_adapter, arm_kind, arm_name, likelihood_arms
+from schemas.arm import (
+    REPAIR,
+    Arm,
+    Repair,
+    arm_adapter,
+    arm_kind,
+    arm_name,
+    likelihood_arms,
+    needs_guide,
+)
 from schemas.dataset import NamedDataset
 from schemas.engine import Sampling
 from schemas.plan import PlannedLoad
@@ -21,9 +30,10 @@ def plan_requests(
     """Every request for one dataset, a sample's arms and repeats back to back so that all but the first find its prefix
     cached.
 
-    needs: what the dataset's metrics read: "generate", "loglikelihood", "rolling". A dataset without a guide has no
-    guided arm. Log-likelihood requests belong to the arms like `free`, since no grammar takes part in them, and are
-    made once: they draw nothing, so that a repeat would be a copy.
+    needs: what the dataset's metrics read: "generate", "loglikelihood", "rolling". A dataset without a guide has only
+    free arms. The arm `repair` begins with the answers of `free`; where that is no arm, with free ones of its own. Its
+    retries are not here (see `plan_retries`). Log-likelihood requests belong to the arms like `free`, since no grammar
+    takes part in them, and are made once: they draw nothing, so that a repeat would be a copy.
     """
     wanted = set(needs)
     requests: list[Request] = []
@@ -38,29 +48,74 @@ def plan_requests(
     return requests
 
 
+def plan_retries(
+    *, dataset: NamedDataset, samples: Sequence[Sample], arms: Sequence[Arm], needs: Iterable[str], repair: Repair
+) -> list[Request]:
+    """Every request that the arm `repair` may come to make, should nothing that is answered before it be valid."""
+    if REPAIR not in arms or "generate" not in set(needs) or dataset.config.guide is None:
+        return []
+    found = []
+    first = "free" if "free" in arms else REPAIR
+    for sample, repeat in itertools.product(samples, range(dataset.sampling.repeats)):
+        before = request_id(sample.sample_id, first, "generate", repeat=repeat)
+        for number in range(1, repair.retries + 1):
+            request = replace(
+                _guided(_asked(dataset, sample, REPAIR, repeat=repeat), dataset, sample),
+                request_id=request_id(sample.sample_id, REPAIR, "generate", repeat=repeat, retry=number),
+                repair_try=number,
+                instead_of=before,
+                temperature=repair.temperature if number > 1 else None,
+                seed_shift=number - 1,
+            )
+            before = request.request_id
+            found.append(request)
+    return found
+
+
 def _answers(dataset: NamedDataset, sample: Sample, arms: Sequence[Arm]) -> Iterable[Request]:
-    begun = dataset.reasoning_parser is not None and begun_in(sample.prompt, dataset.reasoning_parser)
-    asked = [arm for arm in arms if arm_kind(arm) != "guided" or dataset.config.guide is not None]
+    asked = [arm for arm in arms if not needs_guide(arm) or dataset.config.guide is not None]
     for repeat, arm in itertools.product(range(dataset.sampling.repeats), asked):
-        guided = arm_kind(arm) == "guided"
-        yield Request(
-            request_id=request_id(sample.sample_id, arm_name(arm), "generate", repeat=repeat),
-            dataset=sample.dataset,
-            sample_id=sample.sample_id,
-            arm=arm_name(arm),
-            kind="generate",
-            prompt_token_ids=sample.prompt_token_ids,
-            max_tokens=sample.max_tokens,
-            stop=dataset.sampling.stop,
-            repeat=repeat,
-            grammar=sample.grammar if guided else None,
-            check=sample.grammar,
-            grammar_after=_free_until(dataset) if guided else None,
-            refused=sample.grammar_error if guided else None,
-            reasoning_parser=dataset.reasoning_parser,
-            reasoning_begun=begun,
-            adapter=arm_adapter(arm, own=dataset.config.adapter),
-        )
+        request = _asked(dataset, sample, arm, repeat=repeat)
+        match arm_kind(arm):
+            case "free":
+                yield request
+            case "guided":
+                yield _guided(request, dataset, sample)
+            case "free_matched":
+                yield _matched(request, sample)
+            case "repair":
+                if "free" not in arms:
+                    yield replace(request, repair_try=0)
+
+
+def _asked(dataset: NamedDataset, sample: Sample, arm: Arm, *, repeat: int) -> Request:
+    """The sample as it is, in an arm."""
+    begun = dataset.reasoning_parser is not None and begun_in(sample.prompt, dataset.reasoning_parser)
+    return Request(
+        request_id=request_id(sample.sample_id, arm_name(arm), "generate", repeat=repeat),
+        dataset=sample.dataset,
+        sample_id=sample.sample_id,
+        arm=arm_name(arm),
+        kind="generate",
+        prompt_token_ids=sample.prompt_token_ids,
+        max_tokens=sample.max_tokens,
+        stop=dataset.sampling.stop,
+        repeat=repeat,
+        check=sample.grammar,
+        reasoning_parser=dataset.reasoning_parser,
+        reasoning_begun=begun,
+        adapter=arm_adapter(arm, own=dataset.config.adapter),
+    )
+
+
+def _guided(request: Request, dataset: NamedDataset, sample: Sample) -> Request:
+    return replace(request, grammar=sample.grammar, grammar_after=_free_until(dataset), refused=sample.grammar_error)
+
+
+def _matched(request: Request, sample: Sample) -> Request:
+    """What it says is cut wherever its length ends: it is neither taken apart nor held against the guide."""
+    guided = request_id(sample.sample_id, "guided", "generate", repeat=request.repeat)
+    return replace(request, matches=guided, stop=[], check=None, reasoning_parser=None, reasoning_begun=False)
 
 
 def _free_until(dataset: NamedDataset) -> str | None:
@@ -109,9 +164,11 @@ def _scored(sample: Sample, index: int, token_ids: list[int], *, start: int) -> 
     )
 
 
-def request_id(sample_id: str, arm: str, kind: str, choice: int | None = None, repeat: int = 0) -> str:
-    """The same for the same question in every run: 20 hex digits."""
-    text = json.dumps([sample_id, arm, kind, choice, repeat])
+def request_id(
+    sample_id: str, arm: str, kind: str, choice: int | None = None, repeat: int = 0, retry: int | None = None
+) -> str:
+    """The same for the same question in every run: 20 hex digits. retry: of the arm `repair`, from 1."""
+    text = json.dumps([sample_id, arm, kind, choice, repeat, *([] if retry is None else [retry])])
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:20]
 
 
@@ -175,12 +232,23 @@ def _out_of_the_ordinary(options: Mapping[str, Any], resolved: Mapping[str, Any]
     return found
 
 
+def drawn_with(request: Request, sampling: Sampling) -> Sampling:
+    """How the tokens of a request are drawn. sampling: its dataset's."""
+    if request.temperature is None and not request.seed_shift:
+        return sampling
+    seed = None if sampling.seed is None else sampling.seed + request.seed_shift
+    temperature = sampling.temperature if request.temperature is None else request.temperature
+    return sampling.model_copy(update={"temperature": temperature, "seed": seed})
+
+
 def request_key(request: Request, *, identity: Mapping[str, Any], sampling: Sampling) -> str:
-    """sha256 over everything that decides the answer. Equal keys: the same question to the same engine.
+    """sha256 over everything that decides the answer. Equal keys: the same question to the same engine. The arm is no
+    part of it.
 
     Of the engine's adapters only the one that answers counts, by its content, and whether there are any: with them the
     model's layers are computed in another way."""
     adapters = identity.get("adapters")
+    sampling = drawn_with(request, sampling)
     grammar = None if request.grammar is None else [request.grammar.kind, request.grammar.content]
     if grammar is not None and request.grammar_after is not None:
         grammar.append(request.grammar_after)
@@ -194,5 +262,6 @@ def request_key(request: Request, *, identity: Mapping[str, Any], sampling: Samp
         request.repeat,
         *([] if request.reasoning_parser is None else [request.reasoning_parser]),
         *([] if request.adapter is None else [{"adapter": (adapters or {}).get(request.adapter)}]),
+        *([{"exactly": True}] if request.exactly else []),
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -11,6 +11,7 @@ from schemas.sample import Request
 from tasks.engine.protocol import WireGrammar, WireRequest, WireResult, WireSampling
 from tasks.guide.validate import validate, whitespace_share
 from tasks.record.rows import quality_cell_id
+from tasks.requests import drawn_with
 from tasks.score.reasoning import UNFINISHED, cut_at_stop, parse_reasoning
 
 FAILED = frozenset({"error", "refused", "cancelled"})
@@ -40,7 +41,11 @@ class RowContext:
 
 
 def wire_request(request: Request, sampling: Sampling) -> WireRequest:
-    """The request as the engine process takes it."""
+    """The request as the engine process takes it.
+
+    One of an exact length goes on past the model's end of text. That alone does it, with no stop string: vLLM's
+    min_tokens would have every step look for what it must forbid, which the guided request did not pay for."""
+    sampling = drawn_with(request, sampling)
     return WireRequest(
         request_id=request.request_id,
         prompt_token_ids=request.prompt_token_ids,
@@ -51,6 +56,7 @@ def wire_request(request: Request, sampling: Sampling) -> WireRequest:
             top_k=sampling.top_k,
             seed=sampling.seed,
             stop=request.engine_stop,
+            ignore_eos=request.exactly,
         ),
         grammar=None
         if request.grammar is None
@@ -90,6 +96,11 @@ def refused_row(request: Request, context: RowContext) -> dict[str, Any]:
     return _asked(request, context) | {"status": "refused", "error": request.refused}
 
 
+def unmatched_row(request: Request, context: RowContext, *, why: str) -> dict[str, Any]:
+    """The row of a request that was never sent, since no length is known that it should have."""
+    return _asked(request, context) | {"status": "cancelled", "error": why}
+
+
 def killer_row(request: Request, context: RowContext, *, words: str) -> dict[str, Any]:
     """The row of a request that engines die of. words: the last one's last."""
     error = f"the engine died of this request: it was in flight when two died, the second time alone. {words}"
@@ -97,7 +108,7 @@ def killer_row(request: Request, context: RowContext, *, words: str) -> dict[str
 
 
 def _asked(request: Request, context: RowContext) -> dict[str, Any]:
-    sampling = context.sampling[request.dataset]
+    sampling = drawn_with(request, context.sampling[request.dataset])
     return {
         "request_id": request.request_id,
         "attempt": context.attempts.get(request.request_id, 0),
@@ -110,6 +121,7 @@ def _asked(request: Request, context: RowContext) -> dict[str, Any]:
         "kind": request.kind,
         "choice_index": request.choice_index,
         "repeat": request.repeat,
+        "repair_try": request.repair_try,
         "phase": "quality",
         "adapter": request.adapter,
         "sampling": sampling.model_dump() | {"max_tokens": request.max_tokens, "stop": request.stop},
@@ -140,7 +152,7 @@ def _without_reasoning(request: Request, result: WireResult, *, parser: str) -> 
 
 
 def _judged(request: Request, answer: str, *, finish_reason: str | None) -> dict[str, Any]:
-    status = "truncated" if finish_reason == "length" else "ok"
+    status = "truncated" if finish_reason == "length" and not request.exactly else "ok"
     if request.check is None:
         return {"status": status}
     verdict = validate(request.check, answer)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from schemas.preflight import PreflightSummary
 from schemas.run import RunContext
 from schemas.sample import Request, Sample
 from tasks.record.store import Store
@@ -20,8 +21,13 @@ class Session:
         self.requests: list[Request] = []
         """Every request of the run, in order. Held here and not handed from step to step: Prefect walks through the
         arguments of a task, token by token."""
+        self.retries: list[Request] = []
+        """What the arm `repair` may come to ask, should answers not be valid. Those that it does ask join the
+        requests."""
         self.request_keys: dict[str, str] = {}
         """By request_id, once the engine is known: what an answer must carry to be this run's."""
+        self.preflight: PreflightSummary | None = None
+        """What was found out about the grammars before the engine got any; None where nothing was looked at."""
         self.restarted = False
         """Whether an engine ended while it answered, and another one went on."""
 

@@ -16,6 +16,10 @@ from tasks.model.resolve import model_folder
 from tests.stores import SHARED_CACHE, used_before
 from tests.up import Up, running
 
+# An engine's threads wait for each other at every step, and by default they do so at full speed. Where other programs
+# take the cores, as tests beside each other do, that makes a step of a small model four times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 ROOT = Path(__file__).resolve().parents[1]
 SMALL_MODEL = NamedModel(
     name="smollm2-135m-instruct",

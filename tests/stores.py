@@ -1,5 +1,5 @@
 """What the first run of an ASSAY_HOME spends its time on, made once for all tests: the tables of Prefect's and MLflow's
-stores, and what vLLM finds out about the model in a process of its own.
+stores, what vLLM finds out about the model in a process of its own, and what was found out about grammars.
 
 The `quickstart` of tests/e2e/conftest.py begins from nothing, as a user does."""
 
@@ -35,6 +35,9 @@ def used_before(home: Path, model_dir: Path) -> Path:
     known.mkdir(parents=True, exist_ok=True)
     (home / "cache" / "vllm").mkdir()
     (home / "cache" / "vllm" / "modelinfos").symlink_to(known)
+    examined = SHARED_CACHE / "grammars"  # by all that a verdict rests on, our own source too
+    examined.mkdir(parents=True, exist_ok=True)
+    (home / "cache" / "grammars").symlink_to(examined)
     shutil.copy(mlflow_store(), home / "mlflow.db")
     (home / "prefect").mkdir()
     shutil.copy(_prefect_store(), home / "prefect" / "prefect.db")

@@ -50,6 +50,15 @@ GROUP BY run_id, arm
 ORDER BY run_id DESC, arm""",
     ),
     Recipe(
+        "Does the grammar help, what does it cost, and is that its mask or the length of its answers?",
+        """SELECT run_id, name, round(value, 3) AS value, round(lo, 3) AS lo, round(hi, 3) AS hi, unit, n,
+    round((details ->> '$.baseline')::DOUBLE, 1) AS baseline, round((details ->> '$.candidate')::DOUBLE, 1) AS guided
+FROM metrics
+WHERE arm = 'guided' AND (name LIKE '%guide.mask_us_per_token' OR name LIKE '%guide.output_tokens'
+    OR name LIKE '%guide.parse_failures_reduction' OR name LIKE '%guide.tokens_per_s_ratio')
+ORDER BY run_id DESC, name""",
+    ),
+    Recipe(
         "Which samples flipped since the run before?",
         """WITH last_two AS (
     SELECT run_id FROM runs WHERE flow = 'experiment' AND status = 'finished' ORDER BY started_at DESC LIMIT 2

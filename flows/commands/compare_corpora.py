@@ -1,5 +1,6 @@
 """`assay compare` of two runs over a corpus of schemas: backend by backend, schema by schema."""
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,25 +9,23 @@ from rich.text import Text
 
 from flows.commands.answers import replace_file
 from flows.commands.compare import Asked, Shown, format_of
-from flows.commands.output import WIDTH_OF_A_FILE, json_line, print_json, rows_table, stdout_console, visible
+from flows.commands.output import WIDTH_OF_A_FILE, json_line, rows_table, stdout_console, visible
 from flows.runtime import assay_home
 from schemas.errors import ConfigError, RunError
 from tasks.compare.names import Named
 from tasks.corpus.compare import BackendCompared, Changed, CorpusComparison, compare_corpora, save
+from tasks.corpus.compare_markdown import markdown
+from tasks.corpus.compare_words import FIGURES
 from tasks.report.numbers import DASH
 
 _GATE_FAILED = 3
-_NAMES = {"takes": "takes", "right": "right", "silently_wrong": "silently wrong"}
 
 
 def compare_and_show(asked: Asked, shown: Shown, *, candidate: Named, baseline: Named, fail_on: str | None) -> int:
     """Compares, keeps it, shows it; 0, or 3 where a verdict is what fail_on names (`undecided` means `worse` too).
 
     Raises ConfigError for what cannot be compared or shown so, RunError where it cannot be kept."""
-    if shown.html is not None or format_of(shown) == "markdown":
-        raise ConfigError.one(
-            "runs over a corpus are compared as a table or as JSON", suggestion="leave out --html and --markdown"
-        )
+    format_of(shown)
     if asked.metrics:
         raise ConfigError.one("runs over a corpus have no metrics to choose from", key="--metric")
     home = assay_home()
@@ -47,27 +46,49 @@ def compare_and_show(asked: Asked, shown: Shown, *, candidate: Named, baseline: 
     failing = {None: (), "worse": ("worse",), "undecided": ("worse", "undecided")}[fail_on]
     words = [share.verdict for backend in found.backends for share in backend.shares]
     code = _GATE_FAILED if any(word in failing for word in words) else 0
+    if shown.html is not None:
+        from tasks.report.corpus_compare import render  # noqa: PLC0415 - draws a figure: slow to import
+
+        page = render(found)
+        replace_file(shown.html, lambda path: _write_text(path, page))
     _show(found, shown, code=code, saved=asked.save)
     return code
 
 
 def _show(found: CorpusComparison, shown: Shown, *, code: int, saved: bool) -> None:
-    told = asdict(found) | {"saved": saved, "exit_code": code} if format_of(shown) == "json" else None
+    form, text = format_of(shown), ""
+    if form == "markdown":
+        text = markdown(found, most=shown.flips)
+    elif form == "json":
+        page = None if shown.html is None else str(shown.html)
+        text = json_line(asdict(found) | {"saved": saved, "html": page, "exit_code": code})
 
     def write(path: Path) -> None:
         with path.open("w", encoding="utf-8") as stream:
-            if told is not None:
-                stream.write(json_line(told))
+            if text:
+                stream.write(text)
             else:
                 Console(file=stream, width=WIDTH_OF_A_FILE, highlight=False).print(_rendered(found, flips=shown.flips))
 
     if shown.out is not None:
         replace_file(shown.out, write)
-        Console(stderr=True, highlight=False).print(str(shown.out), markup=False, soft_wrap=True)
-    elif told is not None:
-        print_json(told)
+        _say(shown.out)
+    elif text:
+        sys.stdout.write(text)
+        sys.stdout.flush()
     else:
         stdout_console().print(_rendered(found, flips=shown.flips))
+    if form != "json" or shown.out is not None:
+        _say(shown.html)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _say(path: Path | None) -> None:
+    if path is not None:
+        Console(stderr=True, highlight=False).print(str(path), markup=False, soft_wrap=True)
 
 
 def _rendered(found: CorpusComparison, *, flips: int) -> Group:
@@ -97,7 +118,7 @@ def _rows(backend: BackendCompared) -> list[dict[str, str]]:
             {
                 "backend": name,
                 "versions": versions,
-                "figure": _NAMES[share.metric],
+                "figure": FIGURES[share.metric],
                 "candidate": DASH if share.candidate is None else f"{share.candidate:.1%}",
                 "baseline": DASH if share.baseline is None else f"{share.baseline:.1%}",
                 "difference": DASH

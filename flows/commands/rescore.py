@@ -37,7 +37,10 @@ def rescore_run(*, run_id: str, metrics: Sequence[str], dataset: str | None, dry
         return
     for warning in warnings:
         Console(stderr=True, highlight=False).print(f"! {visible(warning)}", markup=False, soft_wrap=True)
-    stdout_console().print(_table(rescored.changes))
+    changed = [change for change in rescored.guiding if not change.same]
+    stdout_console().print(_table([*rescored.changes, *changed]))
+    if same := len(rescored.guiding) - len(changed):
+        stdout_console().print(f"{same:,} figures of guiding and repairing are the same", style="dim")
     _print_end(rescored, report=report, mlflow_run_id=mlflow_run_id)
 
 
@@ -101,6 +104,7 @@ def _object(rescored: Rescored, *, warnings: Sequence[str], report: str | None, 
         "revision": None if dry_run else rescored.revision,
         "scores": len(rescored.scores),
         "changes": [asdict(change) | {"same": change.same} for change in rescored.changes],
+        "guiding": [asdict(change) | {"same": change.same} for change in rescored.guiding],
         "warnings": list(warnings),
         "report": report,
     }

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from schemas.cell_figures import Direction, Figure, Slo
+from schemas.metric import NO_SCORES
 from schemas.sample import ANSWERED
 from tasks.record.answers import last_attempts
 from warehouse.parquet import read_rows
@@ -34,7 +35,7 @@ _ENGINE: dict[str, Direction] = {
     "engine.spec.acceptance": "higher",
 }
 """Of the metrics `engine.*` those that are taken over, and which is better where one is."""
-_NO_QUALITY = (".form.", ".timing.", ".perf.")
+_NO_QUALITY = (*NO_SCORES, ".timing.", ".perf.")
 _EDGE_S = 1.0
 """Telemetry reads twice a second: further from the edge of a phase than this, a reading says nothing of it."""
 _ANSWER = ["dataset", "arm", "kind", "phase", "status", "reused", "engine_id", "prompt_tokens", "output_tokens"]

@@ -8,12 +8,12 @@ from tasks.compare.model import Answer, Flip, RunComparison
 from tasks.report.numbers import DASH
 from tasks.report.text import plain, shortened
 
-_MARKS = {"worse": "❌", "undecided": "❔", "better": "✅", "same": "➖"}
+MARKS = {"worse": "❌", "undecided": "❔", "better": "✅", "same": "➖"}
 _SPECIAL = re.compile(r"[\\`*_\[\]|~!]")
 _APART = re.compile(r"[@#$]")
 """What GitHub looks for in the text once it is made, where a backslash is gone: it calls people, links numbers, sets
 formulas. In an element of its own each is a mere sign."""
-_CODES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "://": "&#58;//", "www.": "www&#46;"}
+_CODES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "://": "&colon;//", "www.": "www&period;"}
 _TEXT = 160
 _DIFFERENCES = 30
 
@@ -53,7 +53,8 @@ def code(text: str) -> str:
     return f"<code>{escaped(text)}</code>"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """A table. right: which columns hold numbers. Cells are escaped already."""
     lines = [f"| {' | '.join(heads)} |"]
     lines.append(f"| {' | '.join('---:' if place in right else '---' for place in range(len(heads)))} |")
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
@@ -66,7 +67,7 @@ def _results(comparison: RunComparison) -> str:
         one, two = words.means(result)
         rows.append(
             (
-                f"{_MARKS[own.verdict]} {own.verdict}",
+                f"{MARKS[own.verdict]} {own.verdict}",
                 code(result.name),
                 escaped(result.arms),
                 one,
@@ -92,7 +93,7 @@ def _results(comparison: RunComparison) -> str:
         "Pairs",
         "Would decide",
     )
-    return _table(heads, rows, right=range(3, len(heads)))
+    return table(heads, rows, right=range(3, len(heads)))
 
 
 def _flips(comparison: RunComparison, *, most: int) -> str:
@@ -104,19 +105,19 @@ def _flips(comparison: RunComparison, *, most: int) -> str:
                 rows.append(_flip_row(flip))
     total = len(comparison.flips)
     head = f"{len(rows)} of {total} samples that changed" if len(rows) < total else f"{total} samples that changed"
-    table = _table(
+    shown = table(
         ("", "Sample", "Metric", "Target", "Candidate", "Its answer", "Baseline", "Its answer"), rows, right=(4, 6)
     )
-    return f"<details><summary>{head}</summary>\n\n{table}\n\n</details>"
+    return f"<details><summary>{head}</summary>\n\n{shown}\n\n</details>"
 
 
 def _flip_row(flip: Flip) -> tuple[str, ...]:
     metric = f"{flip.dataset}.{flip.metric}"
     return (
         flip.change,
-        code(_cut(flip.sample_id)),
+        code(cut(flip.sample_id)),
         code(metric),
-        code(_cut(flip.target)) if flip.target is not None else DASH,
+        code(cut(flip.target)) if flip.target is not None else DASH,
         words.value(flip.candidate),
         _said(flip.candidate_answers),
         words.value(flip.baseline),
@@ -130,10 +131,11 @@ def _said(answers: Sequence[Answer]) -> str:
     first = answers[0]
     text = first.output if first.extracted is None else first.extracted
     more = f" and {len(answers) - 1} more" if len(answers) > 1 else ""
-    return (DASH if text is None else code(_cut(text))) + more
+    return (DASH if text is None else code(cut(text))) + more
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """Its head and its tail, where it is long."""
     head, left_out, tail = shortened(text, limit=_TEXT)
     return f"{head} … {tail}" if left_out else head
 
@@ -141,16 +143,16 @@ def _cut(text: str) -> str:
 def _differences(comparison: RunComparison) -> str:
     rows = [
         (
-            escaped(_cut(each.what)),
-            *(DASH if side is None else code(_cut(side)) for side in (each.candidate, each.baseline)),
+            escaped(cut(each.what)),
+            *(DASH if side is None else code(cut(side)) for side in (each.candidate, each.baseline)),
         )
         for each in comparison.differences[:_DIFFERENCES]
     ]
     more = len(comparison.differences) - len(rows)
     after = f"\n\nand {more} more" if more > 0 else ""
-    table = _table(("", "Candidate", "Baseline"), rows)
+    shown = table(("", "Candidate", "Baseline"), rows)
     return (
-        f"<details><summary>{len(comparison.differences)} other differences</summary>\n\n{table}{after}\n\n</details>"
+        f"<details><summary>{len(comparison.differences)} other differences</summary>\n\n{shown}{after}\n\n</details>"
     )
 
 
@@ -166,5 +168,5 @@ def _times(comparison: RunComparison) -> str:
     ]
     if not rows:
         return ""
-    table = _table(("Timing", "Candidate", "Baseline", "Ratio"), rows, right=(1, 2, 3))
-    return f"<details><summary>Times</summary>\n\n{table}\n\n{words.NO_VERDICT}\n\n</details>"
+    shown = table(("Timing", "Candidate", "Baseline", "Ratio"), rows, right=(1, 2, 3))
+    return f"<details><summary>Times</summary>\n\n{shown}\n\n{words.NO_VERDICT}\n\n</details>"

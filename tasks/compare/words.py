@@ -1,5 +1,8 @@
 """A comparison in words and rounded numbers, the same for terminals, pages and pull requests."""
 
+from collections import Counter
+from collections.abc import Callable, Sequence
+
 from tasks.compare.model import Result, RunComparison, Timing, Word
 from tasks.report.numbers import DASH, NBSP, decimals_for, fixed, is_number, number
 
@@ -12,15 +15,20 @@ _NAMED = 3
 
 def sentence(comparison: RunComparison) -> str:
     """What came out, the worst first: `Worse in 1 of 4: arithmetic.exact_match 0.310 → 0.220; 3 undecided.`"""
-    counts, total = comparison.counts, len(comparison.results)
+    return verdicts(comparison.results, named=lambda result: _change(result, told=comparison.arms is not None))
+
+
+def verdicts(results: Sequence[Result], *, named: Callable[[Result], str]) -> str:
+    """The same of any results. named: what is said of one that is worse or better."""
+    counts, total = Counter(result.comparison.verdict for result in results), len(results)
     parts = []
     outside: tuple[Word, ...] = ("worse", "better")
     for word in outside:
-        found = comparison.of(word)
+        found = [result for result in results if result.comparison.verdict == word]
         if found:
-            named = ", ".join(_change(result, told=comparison.arms is not None) for result in found[:_NAMED])
+            told = ", ".join(map(named, found[:_NAMED]))
             more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            parts.append(f"{word} in {len(found)} of {total}: {named}{more}")
+            parts.append(f"{word} in {len(found)} of {total}: {told}{more}")
     for count_, said in ((counts["same"], "the same"), (counts["undecided"], "undecided")):
         if count_:
             parts.append(f"{count_} {said}" if parts else f"{count_} of {total} {said}")

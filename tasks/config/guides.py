@@ -12,6 +12,7 @@ from tasks.config.disk import is_file, names_in
 from tasks.config.layers import Layers
 from tasks.config.locate import Place, packaged_configs, path_from, relative_to_here
 from tasks.config.nearest import did_you_mean
+from tasks.engine.installed import installed_vllm
 from tasks.guide.kinds.pydantic_class import NoClass, schema_of_class
 from tasks.guide.kinds.takes import BACKENDS, backend_fault, takers
 from tasks.score.reasoning import NO_PARSER, closes
@@ -78,6 +79,12 @@ def guide_problems(datasets: Sequence[NamedDataset], engine: VllmEngine, experim
 
     Only for an experiment with a guided arm."""
     problems = []
+    broken = engine_fault(engine) if any(dataset.config.guide is not None for dataset in datasets) else None
+    if broken is not None:
+        able = [name for name in BACKENDS if all(name in takers(guide) for guide in _guides(datasets))]
+        usable = [name for name in able if name != engine.grammar.backend]
+        hint = f"`engine.grammar.backend: {usable[0]}`" if usable else "`arms: [free]`"
+        problems.append(experiment.problem(("engine", "grammar", "backend"), broken, hint))
     for index, dataset in enumerate(datasets):
         guide = dataset.config.guide
         if guide is None:
@@ -92,6 +99,29 @@ def guide_problems(datasets: Sequence[NamedDataset], engine: VllmEngine, experim
             hint = f"`engine.grammar.backend: {able[0]}`" if able else None
             problems.append(experiment.problem(("datasets", index), f"`{dataset.name}`: {fault}", hint))
     return problems
+
+
+def engine_fault(engine: VllmEngine) -> str | None:
+    """Why the installed vLLM cannot load the engine's grammar backend at all, or None. Read from files: vLLM is not
+    imported. Raises ConfigError for an `engine.python` that does not run."""
+    if engine.grammar.backend != "lm-format-enforcer":
+        return None
+    installed = installed_vllm(engine.python)
+    if installed is None:
+        return None
+    gone = installed.lacks_for("lmformatenforcer.integrations.vllm", of=("vllm", "transformers"))
+    gone = gone or installed.lacks_for("lmformatenforcer.integrations.transformers", of=("vllm", "transformers"))
+    if gone is None:
+        return None
+    version = installed.version_of("lm-format-enforcer") or ""
+    return (
+        f"vLLM {installed.version} cannot load lm-format-enforcer {version}: it imports `{gone}`, which is not there "
+        "any more, so every guided request would fail"
+    ).replace("  ", " ")
+
+
+def _guides(datasets: Sequence[NamedDataset]) -> list[Guide]:
+    return [dataset.config.guide for dataset in datasets if dataset.config.guide is not None]
 
 
 def with_backend(engine: VllmEngine, datasets: Sequence[NamedDataset], experiment: Layers) -> VllmEngine:

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from schemas.arm import arm_kind
+from schemas.arm import arm_faults, gets_grammar
 from schemas.engine import VllmEngine
 from schemas.errors import ConfigError, Problem
-from schemas.experiment import Experiment, ExperimentFile, gate_faults, group_faults, known_of
+from schemas.experiment import Experiment, ExperimentFile, gate_faults, group_faults, known_of, repair_faults
 from tasks.config.datasets import Datasets
 from tasks.config.disk import is_file
 from tasks.config.document import config_hash, experiment_json_schema, to_yaml
@@ -73,7 +73,7 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
     named = datasets.named(
         written.datasets, sampling=written.sampling, limit=limit, parser=model.config.reasoning_parser
     )
-    guided = any(arm_kind(arm) == "guided" for arm in written.arms)
+    guided = any(gets_grammar(arm) for arm in written.arms)
     engine = with_backend(engine, named if guided else [], experiment)
     if guided:
         problems += guide_problems(named, engine, experiment)
@@ -82,7 +82,8 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
     if problems := adapter_problems(named, written.arms, engine, experiment):
         raise ConfigError(problems)
     groups = datasets.groups | written.groups
-    faults = group_faults(groups, datasets=named)
+    faults = [*arm_faults(written.arms), *repair_faults(written.repair, arms=written.arms, datasets=named)]
+    faults += group_faults(groups, datasets=named)
     faults += gate_faults(written.gates, known=known_of(datasets=named, groups=groups, arms=written.arms))
     if faults:
         raise ConfigError([experiment.problem(fault.keypath, fault.message, fault.suggestion) for fault in faults])
@@ -93,6 +94,7 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
         engine=engine,
         datasets=named,
         arms=written.arms,
+        repair=written.repair,
         groups=groups,
         gates=written.gates,
         max_failed=written.max_failed,

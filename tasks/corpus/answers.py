@@ -10,7 +10,7 @@ from tasks.report.numbers import DASH
 from warehouse.parquet import read_rows
 
 Row = Mapping[str, Any]
-_COUNTED = ("ok", "invalid", "truncated", "refused", "error", "not_asked")
+COUNTED = ("ok", "invalid", "truncated", "refused", "error", "not_asked")
 """Statuses of schemas that say something of the backend; the others (skipped, cancelled, none) say nothing of it."""
 
 
@@ -31,7 +31,7 @@ def _is_of(row: Row, figures: BackendFigures) -> bool:
 
 
 def _counted(rows: Sequence[Row]) -> dict[str, int]:
-    counted = [row for row in rows if row["request_status"] in _COUNTED]
+    counted = [row for row in rows if row["request_status"] in COUNTED]
     ended = [row for row in counted if row["finish_reason"] == "stop"]
     skipped = sum(row["request_status"] == "skipped" for row in rows)
     return {

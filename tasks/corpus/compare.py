@@ -2,7 +2,7 @@
 
 import datetime
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,49 +11,40 @@ from schemas.errors import ConfigError
 from schemas.metric import Comparison
 from tasks.compare.runs import check_margin
 from tasks.config.nearest import did_you_mean_or_list
+from tasks.corpus.answers import stored_answers
 from tasks.corpus.figures import stored_schemas
-from tasks.corpus.tables import WRONG
+from tasks.corpus.pairs import (
+    TIMES,
+    Coverage,
+    Pair,
+    Ratio,
+    Row,
+    Value,
+    compared,
+    coverage,
+    is_right,
+    is_wrong,
+    ratio,
+    takes,
+    valid_answer,
+    values,
+)
 from tasks.record.rows import comparison_rows
 from tasks.score.stats.holm import holm
-from tasks.score.stats.paired import PairedResult, paired
 from tasks.score.stats.verdict import decide
 from warehouse.build import ensure_fresh
 from warehouse.parquet import read_rows, write_rows
 
 FLOW = "grammars"
-Row = Mapping[str, Any]
-Pair = tuple[Row, Row]
 
-
-def _takes(row: Row) -> float | None:
-    return float(row["status"] == "accepted")
-
-
-def _is_right(row: Row) -> float | None:
-    return None if row["verdict"] == "untested" or not row["tests"] else float(row["verdict"] == "right")
-
-
-def _is_wrong(row: Row) -> float | None:
-    return None if row["verdict"] == "untested" or not row["tests"] else float(row["verdict"] in WRONG)
-
-
-def _compile_ms(row: Row) -> float | None:
-    if row["status"] != "accepted" or row["check_s"] is None or row["compile_s"] is None:
-        return None
-    return math.log(max((row["check_s"] + row["compile_s"]) * 1000, 1e-6))
-
-
-def _mask_us(row: Row) -> float | None:
-    return None if row["mask_us_mean"] is None else math.log(max(row["mask_us_mean"], 1e-6))
-
-
-_SHARES: dict[str, tuple[Callable[[Row], float | None], bool]] = {
-    "takes": (_takes, False),
-    "right": (_is_right, False),
-    "silently_wrong": (_is_wrong, True),
+_SHARES: dict[str, tuple[Value, bool]] = {
+    "takes": (takes, False),
+    "right": (is_right, False),
+    "silently_wrong": (is_wrong, True),
+    "valid_answer": (valid_answer, False),
 }
-_TIMES: dict[str, Callable[[Row], float | None]] = {"compile_ms": _compile_ms, "mask_us": _mask_us}
-"""Compared as ratios: the exponential of the mean difference of logarithms, over the schemas that both take."""
+_WITH_A_MODEL = "valid_answer"
+"""The share that is there only where a model answered in both runs."""
 _UNLIKE = {
     "fingerprint": "the corpus's file had another content: schemas pair by place and content, instances may differ",
     "tokenizer": "other tokens, {own} against {other}: masks do not cost the same",
@@ -65,19 +56,9 @@ _UNLIKE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """A time of the candidate over the baseline's: geometric mean over schemas, its interval; None without any."""
-
-    figure: str
-    value: float | None
-    lo: float | None
-    hi: float | None
-    n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """A schema that came out otherwise."""
+    """A schema that came out otherwise. message: what was said against it in the candidate; before_message: in the
+    baseline."""
 
     case_id: str
     name: str
@@ -85,11 +66,14 @@ class Changed:
     before: str
     after: str
     message: str | None
+    before_message: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendCompared:
-    """One backend of the candidate against one of the baseline. shares: takes, right, silently_wrong."""
+    """One backend of the candidate against one of the baseline. shares: takes, right, silently_wrong, and valid_answer
+    where a model answered in both. coverage: of the whole corpus and by split. changed: those that came out worse
+    first."""
 
     candidate: str
     baseline: str
@@ -97,16 +81,31 @@ class BackendCompared:
     baseline_version: str | None
     n_pairs: int
     shares: list[Comparison]
+    coverage: list[Coverage]
     ratios: list[Ratio]
     changed: list[Changed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusSide:
+    """One of the two runs. tokenizer: the model whose tokens were used; None: single bytes."""
+
+    run_id: str
+    name: str
+    status: str
+    started_at: datetime.datetime | None
+    vllm_version: str | None
+    tokenizer: str | None
+    schemas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusComparison:
-    """unpaired: schemas and backends that only one of the two has."""
+    """sides: the candidate and the baseline. unpaired: schemas and backends that only one of the two has."""
 
     candidate: str
     baseline: str
+    sides: tuple[CorpusSide, CorpusSide]
     margin: float
     backends: list[BackendCompared]
     unpaired: int
@@ -133,7 +132,7 @@ def compare_corpora(
     """Compares backend with backend, by name; arms: one of each instead. Raises ConfigError for a backend that a run
     does not have, one compared with itself, a margin that is none, and where no backend or schema is in both."""
     check_margin(margin)
-    sides = [_by_backend(stored_schemas(home, run_id)) for run_id in (candidate, baseline)]
+    sides = [_by_backend(home, run_id) for run_id in (candidate, baseline)]
     pairs_of_names = _names(sides[0], sides[1], arms=arms)
     if candidate == baseline and any(own == other for own, other in pairs_of_names):
         raise ConfigError.one(
@@ -154,6 +153,7 @@ def compare_corpora(
     return CorpusComparison(
         candidate=candidate,
         baseline=baseline,
+        sides=(_side(runs[0], sides[0]), _side(runs[1], sides[1])),
         margin=margin,
         backends=_adjusted(found),
         unpaired=unpaired,
@@ -177,15 +177,32 @@ def save(home: Path, comparison: CorpusComparison) -> None:
 
 
 def _run(home: Path, run_id: str) -> Row:
-    columns = ["run_id", "name", "status", "config", "revision"]
+    columns = ["run_id", "name", "status", "config", "started_at", "revision"]
     return read_rows(home, "runs", run_id, columns=columns, parse_json=True)[-1]
 
 
-def _by_backend(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
+def _by_backend(home: Path, run_id: str) -> dict[str, dict[str, Row]]:
+    answers = {(row["case_id"], row["backend"]): row for row in stored_answers(home, run_id)}
     found: dict[str, dict[str, Row]] = {}
-    for row in rows:
-        found.setdefault(row["backend"], {})[row["case_id"]] = row
+    for row in stored_schemas(home, run_id):
+        answer = answers.get((row["case_id"], row["backend"]))
+        told = {} if answer is None else {name: answer[name] for name in ("request_status", "valid")}
+        found.setdefault(row["backend"], {})[row["case_id"]] = row | told
     return found
+
+
+def _side(run: Row, backends: Mapping[str, Mapping[str, Row]]) -> CorpusSide:
+    rows = [row for own in backends.values() for row in own.values()]
+    first: Row = next((row for row in rows if row["vllm_version"] is not None), {})
+    return CorpusSide(
+        run_id=run["run_id"],
+        name=str(run["name"]),
+        status=run["status"],
+        started_at=run["started_at"],
+        vllm_version=first.get("vllm_version"),
+        tokenizer=next((row["tokenizer"] for row in rows if row["tokenizer"] is not None), None),
+        schemas=len({row["case_id"] for row in rows}),
+    )
 
 
 def _names(
@@ -210,32 +227,39 @@ def _names(
 
 
 def _compared(pairs: Sequence[Pair], *, dataset: str, own: str, other: str, margin: float) -> BackendCompared:
+    shares = [_share(pairs, name, dataset=dataset, own=own, other=other, margin=margin) for name in _SHARES]
     return BackendCompared(
         candidate=own,
         baseline=other,
         candidate_version=pairs[0][0]["backend_version"],
         baseline_version=pairs[0][1]["backend_version"],
         n_pairs=len(pairs),
-        shares=[_share(pairs, name, dataset=dataset, own=own, other=other, margin=margin) for name in _SHARES],
-        ratios=[_ratio(pairs, name) for name in _TIMES],
-        changed=[
-            Changed(
-                case_id=after["case_id"],
-                name=after["name"],
-                split=after["split"],
-                before=before["verdict"],
-                after=after["verdict"],
-                message=after["message"],
-            )
-            for after, before in pairs
-            if after["verdict"] != before["verdict"]
-        ],
+        shares=[share for share in shares if share.n_pairs or share.metric != _WITH_A_MODEL],
+        coverage=coverage(pairs),
+        ratios=[ratio(pairs, name) for name in TIMES],
+        changed=sorted(
+            (_changed(after, before) for after, before in pairs if after["verdict"] != before["verdict"]),
+            key=lambda each: (each.before != "right", each.after == "right"),
+        ),
+    )
+
+
+def _changed(after: Row, before: Row) -> Changed:
+    return Changed(
+        case_id=after["case_id"],
+        name=after["name"],
+        split=after["split"],
+        before=before["verdict"],
+        after=after["verdict"],
+        message=after["message"],
+        before_message=before["message"],
     )
 
 
 def _share(pairs: Sequence[Pair], name: str, *, dataset: str, own: str, other: str, margin: float) -> Comparison:
     of, lower_is_better = _SHARES[name]
-    found, left, right = _paired(pairs, of, lower_is_better=lower_is_better)
+    found = compared(pairs, of, lower_is_better=lower_is_better)
+    left, right = values(pairs, of)
     decision = decide(
         effect=found.effect, lo=found.lo, hi=found.hi, margin=margin, n=found.n, lower_is_better=lower_is_better
     )
@@ -261,23 +285,6 @@ def _share(pairs: Sequence[Pair], name: str, *, dataset: str, own: str, other: s
         losses=found.losses,
         ties=found.ties,
     )
-
-
-def _ratio(pairs: Sequence[Pair], name: str) -> Ratio:
-    found, *_ = _paired(pairs, _TIMES[name], lower_is_better=True, unbounded=True)
-    value, lo, hi = (None if each is None else math.exp(each) for each in (found.effect, found.lo, found.hi))
-    return Ratio(figure=name, value=value, lo=lo, hi=hi, n=found.n)
-
-
-def _paired(
-    pairs: Sequence[Pair], of: Callable[[Row], float | None], *, lower_is_better: bool, unbounded: bool = False
-) -> tuple[PairedResult, list[float], list[float]]:
-    both = [(one, two) for one, two in ((of(after), of(before)) for after, before in pairs) if None not in (one, two)]
-    left, right = [float(one) for one, _ in both if one is not None], [float(two) for _, two in both if two is not None]
-    found = paired(
-        candidate=left, baseline=right, lower_is_better=lower_is_better, unbounded=unbounded, averaged=unbounded
-    )
-    return found, left, right
 
 
 def _adjusted(found: Sequence[BackendCompared]) -> list[BackendCompared]:

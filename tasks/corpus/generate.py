@@ -55,7 +55,7 @@ def write_experiment(folder: Path, *, asked: Asked, corpus: Corpus) -> Path:
     write_rows(folder, corpus.cases)
     (folder / f"{_DATASET}.yaml").write_text(yaml_text(_dataset(asked)), encoding="utf-8")
     # The matchers have looked at every schema already, in processes of their own and under this run's limits.
-    engine: dict[str, Any] = {"extends": "vllm"}
+    engine: dict[str, Any] = {"extends": "vllm", "grammar": {"preflight": "off"}}
     engine |= {} if asked.python is None else {"python": asked.python}
     whole = {
         "name": _NO_NAME.sub("-", corpus.name).lstrip("-._")[:64] or "corpus",

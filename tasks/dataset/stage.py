@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from schemas.arm import Arm, arm_kind, arm_name
+from schemas.arm import Arm, arm_kind, arm_name, needs_guide
 from schemas.dataset import NamedDataset
 from schemas.errors import ConfigError, Problem
 from schemas.experiment import Experiment
@@ -33,8 +33,8 @@ def dataset_needs(dataset: NamedDataset) -> list[str]:
 
 
 def dataset_arms(dataset: NamedDataset, arms: Sequence[Arm]) -> list[str]:
-    """The names of the arms that this dataset takes part in. Without a guide it has no guided one."""
-    return [arm_name(arm) for arm in arms if arm_kind(arm) != "guided" or dataset.config.guide is not None]
+    """The names of the arms that this dataset takes part in. Without a guide it has only free ones."""
+    return [arm_name(arm) for arm in arms if not needs_guide(arm) or dataset.config.guide is not None]
 
 
 def check_metric_columns(dataset: NamedDataset, columns: list[str]) -> None:
@@ -196,9 +196,12 @@ def add_profiles(datasets: DatasetsSummary, samples: Sequence[Sample]) -> Datase
 
 
 def _arm_warnings(dataset: NamedDataset, arms: Sequence[Arm]) -> list[str]:
-    if any(arm_kind(arm) == "guided" for arm in arms) and dataset.config.guide is None:
+    without = [arm for arm in arms if needs_guide(arm)]
+    if dataset.config.guide is not None or not without:
+        return []
+    if all(arm_kind(arm) == "guided" for arm in without):
         return [f"{dataset.name} has no guide, so it has no guided arm"]
-    return []
+    return [f"{dataset.name} has no guide, so it has no arm {', '.join(map(arm_name, without))}"]
 
 
 def _dataset_row(dataset: NamedDataset, summary: DatasetSummary) -> dict[str, object]:

@@ -38,6 +38,16 @@ class InstalledVllm:
         """Whether the environment that it is installed in has this distribution too."""
         return any(metadata.distributions(name=distribution, path=list(self.search_path)))
 
+    def version_of(self, distribution: str) -> str | None:
+        """Of a distribution of that environment; None where it is not there."""
+        found = metadata.distributions(name=distribution, path=list(self.search_path))
+        return next((each.version for each in found), None)
+
+    def lacks_for(self, module: str, *, of: Sequence[str]) -> str | None:
+        """The first module that a module of that environment imports from and that is not there; None where none is
+        missing. of: the packages whose modules are looked for. Read from the files: nothing is imported."""
+        return _lacking(module, of=tuple(of), path=self.search_path)
+
 
 def search_path(python: str | None) -> list[str]:
     """Where an interpreter looks for packages; None: this one's own sys.path.
@@ -148,3 +158,26 @@ def _words(source: Path, name: str) -> tuple[str, ...]:
             literals = [each.value for each in ast.walk(node.value.slice) if isinstance(each, ast.Constant)]
             return tuple(str(word) for word in literals)
     return ()
+
+
+def _lacking(module: str, *, of: Sequence[str], path: Sequence[str]) -> str | None:
+    source = _source(module, path)
+    if source is None:
+        return None
+    for node in ast.walk(_tree(source)):
+        if not isinstance(node, ast.ImportFrom) or node.level or (node.module or "").split(".")[0] not in of:
+            continue
+        if _source(str(node.module), path) is None:
+            return str(node.module)
+    return None
+
+
+def _source(module: str, path: Sequence[str]) -> Path | None:
+    """The file of a module; None where there is none, or the package is not on the path as plain files."""
+    parts = module.split(".")
+    for entry in path:
+        base = Path(entry).joinpath(*parts)
+        for file in (base.with_suffix(".py"), base / "__init__.py"):
+            if file.is_file():
+                return file
+    return None

@@ -1,35 +1,23 @@
-"""The engine's steps of a run: build what was planned and read back what it became, then let it answer."""
+"""The engine of a run: started, built as it was planned, and what it became read back."""
 
 import contextlib
-import dataclasses
-import datetime
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from schemas.built import BuiltEngine
 from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts
-from schemas.sample import Request
-from schemas.summary import GeneratedSummary
 from tasks.engine.client import EngineClient
 from tasks.engine.failure import EngineDied
 from tasks.engine.keeper import EngineKeeper, OutOfTime
-from tasks.engine.pulse import hang_seconds
 from tasks.engine.reuse import take_over
 from tasks.engine.settings import build_options, downgrades, identifying, process_settings
-from tasks.engine.turns import Turns
-from tasks.generate import Replacement, Update, generate
-from tasks.record.answers import last_attempts
-from tasks.record.rows import cell_rows, engine_row, grammar_rows, metric_rows, plan_rows
-from tasks.record.steps import StepRecorder
-from tasks.requests import engine_identity, request_key
-from tasks.responses import FINAL, RowContext
+from tasks.record.rows import engine_row, plan_rows
+from tasks.requests import engine_identity
 from tasks.session import Session
-from tasks.telemetry import Telemetry
 
 
 def start_engine(experiment: Experiment, *, device: DeviceFacts, log_path: Path, home: Path) -> EngineClient:
@@ -158,183 +146,3 @@ def _build(
         session.store.write("plans", plan_rows(plan, engine_id=built.engine_id))
         session.store.write("engines", [engine_row(built)])
     return built
-
-
-class _Succession:
-    """What changes when another engine takes over while a run is answered: its rows' engine, attempts and keys, what
-    telemetry looks at, and the cells. built, context: those of the engine that answers now."""
-
-    def __init__(
-        self, session: Session, keeper: EngineKeeper, telemetry: Telemetry, *, built: BuiltEngine, context: RowContext
-    ) -> None:
-        self.built = built
-        self.context = context
-        run = session.run
-        self.deadline = None if run.max_time_s is None else time.monotonic() + run.max_time_s
-        self._session = session
-        self._keeper = keeper
-        self._telemetry = telemetry
-        self._started_at = _now()
-
-    def replace(self, died: EngineDied, turns: Turns) -> Replacement | None:
-        """The engine that goes on with these turns. None where the run's time is over before it is ready.
-
-        Raises EngineError where there shall be none."""
-        begun, waiting = list(turns.in_flight.values()), turns.waiting
-        before, keeper = self.built, self._keeper
-        after = keeper.after(
-            died,
-            plan=before.plan,
-            model=before.model,
-            while_="answering",
-            in_flight=len(begun),
-            left=len(waiting),
-        )
-        try:
-            built = build_engine(
-                self._session,
-                keeper,
-                plan=after.plan,
-                model=before.model,
-                device=before.device,
-                deadline=self.deadline,
-            )
-        except OutOfTime:
-            return None
-        if built.engine_id != before.engine_id:
-            self.write_cells()
-            self._started_at = _now()
-        keys = dict(self.context.keys)
-        if built.identity != before.identity:  # another graph mode, say: what is answered from now on has another key
-            keys |= _keys(self._session, [*begun, *waiting], built=built)
-        self._session.request_keys = keys
-        attempts = {request.request_id: self.context.attempts.get(request.request_id, 0) + 1 for request in begun}
-        self.built = built
-        self.context = dataclasses.replace(
-            self.context,
-            engine_id=built.engine_id,
-            keys=keys,
-            attempts=self.context.attempts | attempts,
-        )
-        self._telemetry.watch(keeper.client.pid)
-        return Replacement(engine=keeper.client, context=self.context, window=_window(built), suspected=after.suspected)
-
-    def write_cells(self) -> None:
-        """The cells of the engine that answers now, until now."""
-        self._session.store.write(
-            "cells",
-            cell_rows(
-                engine_id=self.built.engine_id,
-                arms=sorted({request.arm for request in self._session.requests}),
-                started_at=self._started_at,
-                ended_at=_now(),
-            ),
-        )
-
-
-def generate_answers(
-    session: Session,
-    engine: EngineKeeper,
-    *,
-    built: BuiltEngine,
-    on_update: Callable[[Update], None] | None = None,
-) -> GeneratedSummary:
-    """Makes every request that this run has not answered yet; writes requests, cells, grammars, telemetry and steps.
-
-    An engine that dies, hangs or runs out of memory is followed by another one, with what is not answered. Raises
-    EngineError where it died too often; what had been answered is on disk."""
-    run, requests = session.run, session.requests
-    sampling = {dataset.name: dataset.sampling for dataset in run.experiment.datasets}
-    keys = _keys(session, requests, built=built)
-    session.request_keys = keys
-    before = _answered_before(session)
-    answered = {
-        request_id
-        for request_id, row in before.items()
-        if row["status"] in FINAL and row["request_key"] == keys.get(request_id)
-    }
-    context = RowContext(
-        engine_id=built.engine_id,
-        sampling=sampling,
-        keys=keys,
-        attempts={request_id: row["attempt"] + 1 for request_id, row in before.items()},
-    )
-    todo = [request for request in requests if request.request_id not in answered]
-    telemetry = Telemetry(pid=engine.client.pid, write=lambda rows: session.store.write("telemetry", rows))
-    telemetry.start()
-    steps = StepRecorder(
-        run=run, arms=[request.arm for request in requests], write=session.store.write, utc=context.utc
-    )
-    going = _Succession(session, engine, telemetry, built=built, context=context)
-    try:
-        summary = generate(
-            engine=engine.client,
-            requests=todo,
-            context=context,
-            window=_window(built),
-            write=lambda rows: session.store.write("requests", rows),
-            on_update=on_update,
-            on_steps=lambda messages, engine_id: steps.take(messages, engine_id=engine_id),
-            deadline=going.deadline,
-            hang_s=hang_seconds(run.experiment.engine.failures.hang_s, device=built.device.kind),
-            replace=going.replace,
-        )
-    finally:
-        telemetry.stop()
-        steps.take(engine.client.take_steps(), engine_id=going.built.engine_id)
-        steps.end()
-        going.write_cells()
-        session.store.write("metrics", metric_rows(engine.metrics()))
-    built = going.built
-    rows = _answered_before(session)
-    _write_grammars(session, built, requests, rows)
-    return GeneratedSummary(
-        requests=len(requests),
-        reused=len(answered),
-        statuses=dict(summary.statuses),
-        failed=summary.failed + sum(1 for request_id in answered if before[request_id]["status"] == "refused"),
-        output_tokens=summary.output_tokens,
-        prompt_tokens=summary.prompt_tokens,
-        wall_s=summary.wall_s,
-        stopped=summary.stopped,
-        warnings=[telemetry.warning] if telemetry.warning else [],
-    )
-
-
-def _keys(session: Session, requests: Sequence[Request], *, built: BuiltEngine) -> dict[str, str]:
-    sampling = {dataset.name: dataset.sampling for dataset in session.run.experiment.datasets}
-    return {
-        request.request_id: request_key(request, identity=built.identity, sampling=sampling[request.dataset])
-        for request in requests
-    }
-
-
-def _window(built: BuiltEngine) -> int:
-    return 2 * int(built.resolved["max_num_seqs"]) * int(built.resolved.get("data_parallel_size") or 1)
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
-def _answered_before(session: Session) -> dict[str, dict[str, Any]]:
-    """What is known of each request so far: its last attempt's key, status and error, by request_id."""
-    columns = ["request_key", "status", "error"]
-    rows = last_attempts(session.run.home, session.run.run_id, columns=columns)
-    return {row["request_id"]: row for row in rows}
-
-
-def _write_grammars(
-    session: Session, built: BuiltEngine, requests: Sequence[Request], rows: dict[str, dict[str, Any]]
-) -> None:
-    backend = str(built.resolved["grammar_backend"])
-    session.store.write(
-        "grammars",
-        grammar_rows(
-            requests,
-            statuses={request_id: row["status"] for request_id, row in rows.items()},
-            errors={request_id: row["error"] for request_id, row in rows.items()},
-            backend=backend,
-            version=built.versions.get(backend),
-        ),
-    )

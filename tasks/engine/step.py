@@ -8,7 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from schemas.built import BuiltEngine
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts
 from schemas.summary import GeneratedSummary
-from tasks.engine import stage
+from tasks.engine import answering, stage
 from tasks.engine.keeper import EngineKeeper
 from tasks.generate import Update
 from tasks.session import Session
@@ -30,5 +30,5 @@ def generate_answers(
     built: BuiltEngine,
     on_update: Callable[[Update], None],
 ) -> GeneratedSummary:
-    """See tasks.engine.stage.generate_answers."""
-    return stage.generate_answers(session, engine, built=built, on_update=on_update)
+    """See tasks.engine.answering.generate_answers."""
+    return answering.generate_answers(session, engine, built=built, on_update=on_update)

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
+from schemas.arm import REPAIR
 from schemas.experiment import Experiment
 from schemas.sample import Response
 from schemas.summary import DatasetsSummary, JudgedSummary
 from tasks.generate import Update
 from tasks.judge.judging import Answers, OwnEngine, judge_answers, judges_in
 from tasks.record.answers import last_attempts
+from tasks.score.repaired import judged_rows
 from tasks.session import Session
 from warehouse.parquet import read_rows
 
@@ -51,10 +53,15 @@ def _answers(session: Session, datasets: DatasetsSummary) -> dict[str, Answers]:
     """The last attempt of each request that this session asks for, by dataset."""
     columns = list(Response.__slots__)
     responses: dict[str, list[Response]] = {}
-    rows = last_attempts(session.run.home, session.run.run_id, columns=[*columns, "request_key"])
-    for row in rows:
-        if row["request_key"] == session.request_keys.get(row["request_id"]):
-            responses.setdefault(row["dataset"], []).append(Response(**{name: row[name] for name in columns}))
+    rows = [
+        row
+        for row in last_attempts(session.run.home, session.run.run_id, columns=[*columns, "request_key", "repair_try"])
+        if row["request_key"] == session.request_keys.get(row["request_id"])
+    ]
+    judged = judged_rows(rows, datasets={each.dataset for each in datasets.datasets if REPAIR in each.arms})
+    # An answer of `free` may be one of `repair` too; it is judged once.
+    for row in {row["request_id"]: row for row in judged}.values():
+        responses.setdefault(row["dataset"], []).append(Response(**{name: row[name] for name in columns}))
     samples = session.samples()
     named = {dataset.name: dataset for dataset in session.run.experiment.datasets}
     return {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from schemas.arm import arm_name
+from schemas.arm import REPAIR, arm_name
 from schemas.errors import ConfigError
 from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts, PlannedLoad
@@ -13,7 +13,7 @@ from tasks.plan.adapters import check_likelihoods
 from tasks.plan.engine import plan_engine
 from tasks.plan.estimate import EarlierRun
 from tasks.plan.on_disk import read_on_disk
-from tasks.requests import plan_requests, planned_load
+from tasks.requests import plan_requests, plan_retries, planned_load
 from warehouse.parquet import read_rows
 
 _RUNS_LOOKED_AT = 20
@@ -23,7 +23,7 @@ _TOO_MANY_REQUESTS = 200_000
 
 
 def run_requests(experiment: Experiment, *, datasets: DatasetsSummary, samples: Sequence[Sample]) -> list[Request]:
-    """Every request of a run, in the order in which the engine gets them."""
+    """Every request that a run is sure to make."""
     named = {dataset.name: dataset for dataset in experiment.datasets}
     requests: list[Request] = []
     for summary in datasets.datasets:
@@ -31,6 +31,24 @@ def run_requests(experiment: Experiment, *, datasets: DatasetsSummary, samples: 
         arms = [arm for arm in experiment.arms if arm_name(arm) in summary.arms]
         requests += plan_requests(dataset=named[summary.dataset], samples=own, arms=arms, needs=summary.needs)
     return requests
+
+
+def run_retries(experiment: Experiment, *, datasets: DatasetsSummary, samples: Sequence[Sample]) -> list[Request]:
+    """Every retry that the arm `repair` may come to make."""
+    if REPAIR not in experiment.arms:
+        return []
+    named = {dataset.name: dataset for dataset in experiment.datasets}
+    return [
+        request
+        for summary in datasets.datasets
+        for request in plan_retries(
+            dataset=named[summary.dataset],
+            samples=[sample for sample in samples if sample.dataset == summary.dataset],
+            arms=experiment.arms,
+            needs=summary.needs,
+            repair=experiment.repair,
+        )
+    ]
 
 
 def plan_run(
@@ -55,10 +73,12 @@ def plan_run(
 
 def _check_seeds(experiment: Experiment, *, device: DeviceFacts) -> None:
     """vLLM's CPU build dies of the first request that draws with a seed of its own."""
+    repaired = REPAIR in experiment.arms and experiment.repair.retries > 1 and experiment.repair.temperature is not None
     seeded = [
         dataset.name
         for dataset in experiment.datasets
-        if dataset.sampling.seed is not None and dataset.sampling.temperature > 0
+        if dataset.sampling.seed is not None
+        and (dataset.sampling.temperature > 0 or (repaired and dataset.config.guide is not None))
     ]
     if device.kind == "cpu" and seeded:
         raise ConfigError.one(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from schemas.arm import arm_kind, arm_name, compared_arms, likelihood_arms, stored_arms
+from schemas.arm import REPAIR, arm_name, compared_arms, is_scored, likelihood_arms, needs_guide, stored_arms
 from schemas.dataset import MetricUse, NamedDataset
 from schemas.engine import VllmEngine
 from schemas.errors import AssayError, ConfigError
@@ -22,6 +22,7 @@ from tasks.config.lines import lines_added
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.dataset.load import Row
 from tasks.judge.judging import Answers, Slot, judges_in
+from tasks.predictions.guiding import guiding_again
 from tasks.predictions.judged import judge_offline
 from tasks.predictions.offline import ABSENT
 from tasks.predictions.samples import judged_samples
@@ -35,6 +36,7 @@ from tasks.score.answers import further_metrics, score_answers
 from tasks.score.groups import group_means
 from tasks.score.paired_arms import compare_arms
 from tasks.score.registry import metric_names
+from tasks.score.repaired import judged_rows
 from tasks.score.stage import MARGIN
 from warehouse.build import ensure_fresh
 from warehouse.parquet import compact_run, read_rows, write_rows
@@ -64,7 +66,8 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Rescored:
-    """What scoring again gives. revision: the one that its rows get once they are written."""
+    """What scoring again gives. revision: the one that its rows get once they are written. changes: of the scores'
+    numbers; guiding: of the figures of guiding and repairing. metrics: both."""
 
     run: dict[str, Any]
     revision: int
@@ -72,6 +75,7 @@ class Rescored:
     metrics: list[Aggregate]
     comparisons: list[Comparison]
     changes: list[Change]
+    guiding: list[Change]
     warnings: list[str]
 
     @property
@@ -148,13 +152,16 @@ class _Rescoring:
         for name, uses in used.items():
             aggregates += further_metrics(metrics=uses, dataset=name, scores=scores, clusters=self.clusters or None)
         aggregates += self._groups(aggregates, stored)
+        chosen = [dataset.name for dataset in datasets]
+        guiding = guiding_again(self.home, self.run_id, config=self.config, only=chosen)
         return Rescored(
             run=self.run,
             revision=self.revision,
             scores=scores,
-            metrics=aggregates,
+            metrics=[*aggregates, *guiding],
             comparisons=self._comparisons(scores),
             changes=_changes(aggregates, stored),
+            guiding=_changes(guiding, stored),
             warnings=self.warnings,
         )
 
@@ -173,7 +180,10 @@ class _Rescoring:
     def _responses(self) -> dict[str, list[Response]]:
         found: dict[str, list[Response]] = {}
         columns = list(Response.__slots__)
-        for row in last_attempts(self.home, self.run_id, columns=[*columns, "phase"]):
+        rows = last_attempts(self.home, self.run_id, columns=[*columns, "phase", "repair_try"])
+        if not self.config.keys() & {"predictions", "imported"}:  # whose arms may have any name
+            rows = judged_rows(rows, datasets=self._repaired())
+        for row in rows:
             if row["phase"] in (None, "quality") and row["kind"] in ("generate", "loglikelihood"):
                 given = {name: row[name] for name in columns}
                 if given["repeat"] is None:  # a run that asked once and did not number it
@@ -182,6 +192,12 @@ class _Rescoring:
         if not found:
             raise ConfigError.one(f"run {self.run_id} holds no answers", suggestion="`assay runs` lists the runs")
         return found
+
+    def _repaired(self) -> set[str]:
+        """The datasets that have the arm `repair`."""
+        if REPAIR not in stored_arms(self.config.get("arms", [])):
+            return set()
+        return {each["name"] for each in self.config.get("datasets") or [] if each["config"].get("guide") is not None}
 
     def _uses(self, dataset: NamedDataset, responses: Sequence[Response]) -> list[MetricUse]:
         uses = chosen_metrics(dataset.config, asked=self.asked)
@@ -246,7 +262,8 @@ class _Rescoring:
             if (row := asked.get(sample.sample_id)) is not None
         ]
         judged = judge_offline(
-            Answers(metrics=uses, samples=shown, responses=responses),
+            # An answer of `free` may be one of `repair` too; it is judged once.
+            Answers(metrics=uses, samples=shown, responses=[*{each.request_id: each for each in responses}.values()]),
             home=self.home,
             before=read_rows(self.home, "judgements", self.run_id),
             write=self._write_judgements,
@@ -263,7 +280,8 @@ class _Rescoring:
 
     def _arms(self, dataset: NamedDataset, responses: Sequence[Response]) -> list[str]:
         arms = stored_arms(self.config.get("arms", []))
-        asked = [arm_name(arm) for arm in arms if arm_kind(arm) != "guided" or dataset.config.guide is not None]
+        guided = dataset.config.guide is not None
+        asked = [arm_name(arm) for arm in arms if is_scored(arm) and (guided or not needs_guide(arm))]
         return list(dict.fromkeys([*asked, *(each.arm for each in responses if each.kind == "generate")]))
 
     def _groups(self, new: Sequence[Aggregate], stored: Sequence[dict[str, Any]]) -> list[Aggregate]:
@@ -340,7 +358,8 @@ def write_rescored(home: Path, rescored: Rescored) -> list[str]:
     Raises OSError where the disk is full."""
     now = datetime.datetime.now(datetime.UTC)
     run_id, revision = rescored.run_id, rescored.revision
-    names = ", ".join(dict.fromkeys(_named(change) for change in rescored.changes))
+    changed = [*rescored.changes, *(change for change in rescored.guiding if not change.same)]
+    names = ", ".join(dict.fromkeys(map(_named, changed)))
     note = f"rescored {now:%Y-%m-%d %H:%M} UTC: {names}"
     run = {name: value for name, value in rescored.run.items() if name not in ("run_id", "revision")}
     for table, rows in (

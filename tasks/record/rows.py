@@ -8,6 +8,7 @@ from typing import Any
 from schemas.built import BuiltEngine
 from schemas.metric import Aggregate, Comparison, Score
 from schemas.plan import EnginePlan
+from schemas.preflight import QUARANTINED, Examined
 from schemas.profile import Profile
 from schemas.run import RunContext, RunStatus
 from schemas.sample import ANSWERED, Request, Sample
@@ -164,23 +165,30 @@ def grammar_rows(
     *,
     backend: str,
     version: str | None,
+    examined: Sequence[Examined] = (),
 ) -> list[Row]:
-    """The rows of `grammars`: accepted, unless every guided request that used one was refused.
+    """The rows of `grammars`: accepted, unless every guided request that used one was refused, or none was sent.
 
-    statuses and errors: by request_id."""
+    statuses and errors: by request_id. examined: what the preflight found; it alone knows of grammars that the engine
+    did not get, and of times and lint."""
     by_grammar: dict[str, list[Request]] = {}
     for request in requests:
         if request.grammar is not None:
             by_grammar.setdefault(request.grammar.grammar_id, []).append(request)
+    before = _examined_once(examined)
     rows = []
     for grammar_id, users in by_grammar.items():
-        grammar = users[0].grammar
+        grammar, known = users[0].grammar, before.get(grammar_id)
         if grammar is None:
             continue
         answered = [user for user in users if statuses.get(user.request_id) in (*ANSWERED, "refused")]
         refused = [user for user in answered if statuses[user.request_id] == "refused"]
-        if not answered:
+        if not answered and known is None:
             continue
+        status = "refused" if answered and len(refused) == len(answered) else "accepted"
+        message = errors.get(refused[0].request_id) if refused else None
+        if known is not None and (known.status in QUARANTINED or not answered):
+            status, message = known.status, known.message
         rows.append(
             {
                 "grammar_id": grammar_id,
@@ -188,11 +196,26 @@ def grammar_rows(
                 "backend_version": version,
                 "kind": grammar.kind,
                 "schema": grammar.content,
-                "status": "refused" if len(refused) == len(answered) else "accepted",
-                "message": errors.get(refused[0].request_id) if refused else None,
+                "status": status,
+                "message": message,
+                **({} if known is None else _looked_at(known)),
             }
         )
     return rows
+
+
+def _examined_once(examined: Sequence[Examined]) -> dict[str, Examined]:
+    """By grammar_id. Of one that the backend got in several forms, the form that it took worst, or longest."""
+    order = ("accepted", "refused", "timeout", "crashed")
+    return {
+        each.grammar_id: each
+        for each in sorted(examined, key=lambda each: (order.index(each.status), each.compile_s or 0.0))
+    }
+
+
+def _looked_at(known: Examined) -> Row:
+    lint = None if known.lint is None else [each.model_dump(exclude={"fault"}) for each in known.lint]
+    return {"compile_s": known.compile_s, "cached": known.cached, "keywords": known.keywords, "lint": lint}
 
 
 def score_rows(scores: Iterable[Score], *, scored_at: datetime.datetime) -> list[Row]:

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+from schemas.arm import REPAIR
 from schemas.sample import ANSWERED
 from tasks.report.data import ReportData, Row, arm_order
 from tasks.report.latency import values
+from tasks.score.guiding_lines import GuidingLine, guiding_lines
+from tasks.score.repaired import judged_rows
 
 _RECORDED = ("declared_coverage", "empirical_coverage", "compliance", "parse_failures", "whitespace_share")
 
@@ -17,6 +20,16 @@ def guided_datasets(data: ReportData) -> list[str]:
 
 def _guided(data: ReportData, arm: str | None) -> bool:
     return arm is not None and data.arm_kinds.get(arm) == "guided"
+
+
+def repaired_datasets(data: ReportData) -> set[str]:
+    """Those that have the arm `repair`, by the profiles, which have a row for each arm of a dataset."""
+    return {row["dataset"] for row in data.profiles if row["arm"] == REPAIR}
+
+
+def guiding(data: ReportData) -> list[GuidingLine]:
+    """What the grammar does and costs, figure by figure, as the run recorded it."""
+    return guiding_lines(data.metrics, datasets=data.dataset_names)
 
 
 def _mean(found: list[float]) -> float | None:
@@ -58,12 +71,15 @@ def _aggregated(data: ReportData, *, dataset: str, arm: str) -> dict[str, Any]:
 
 
 def form_rows(data: ReportData) -> list[dict[str, Any]]:
-    """One row a dataset and arm. Refused requests stay in every denominator, as does an answer that never came."""
+    """One row a dataset and arm whose answers are judged. Refused requests stay in every denominator, as does an answer
+    that never came. Of the arm `repair` the last answers count."""
     table = []
+    judged = judged_rows(data.generated, datasets=repaired_datasets(data))
     for dataset in guided_datasets(data):
-        own = [row for row in data.generated if row["dataset"] == dataset]
+        own = [row for row in judged if row["dataset"] == dataset]
         for arm in sorted({row["arm"] for row in own}, key=arm_order):
-            counted = _form([row for row in own if row["arm"] == arm], guided=data.arm_kinds.get(arm) != "free")
+            answers = [row for row in own if row["arm"] == arm]
+            counted = _form(answers, guided=data.arm_kinds.get(arm) not in ("free", REPAIR))
             recorded = _aggregated(data, dataset=dataset, arm=arm)
             kept = {name: recorded[name] for name in _RECORDED if name in recorded}
             table.append({"dataset": dataset, "arm": arm, "kind": data.arm_kinds.get(arm), **counted, **kept})

@@ -126,8 +126,13 @@ def _figures(comparison: RunComparison) -> dict[str, dict[str, Any]]:
     if not rows:
         return {}
     labels = [_label(row, told=comparison.arms is not None) for row in rows]
-    svg = to_svg(_draw(rows, labels), name="effects", title=_TITLE, description=_describe(rows, labels))
-    return {"effects": {"svg": Markup(svg), "title": _TITLE, "table": _numbers(rows)}}  # noqa: S704 - drawn here
+    return {"effects": effects(rows, labels, title=_TITLE)}
+
+
+def effects(rows: list[Result], labels: list[str], *, title: str) -> dict[str, Any]:
+    """The figure of differences that are there, with its numbers. labels: short and plain, one a row."""
+    svg = to_svg(_draw(rows, labels), name="effects", title=title, description=_describe(rows, labels))
+    return {"svg": Markup(svg), "title": title, "table": _numbers(rows)}  # noqa: S704 - drawn here
 
 
 def _label(result: Result, *, told: bool) -> str:

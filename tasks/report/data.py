@@ -141,8 +141,8 @@ class ReportData:
 
 
 def arm_order(arm: str | None) -> tuple[int, str]:
-    """The sort key that puts `free` before `guided` before every other arm."""
-    known = ("free", "guided")
+    """The sort key that puts `free` first, then `guided`, the control, `repair`, and every other arm behind them."""
+    known = ("free", "guided", "free_matched", "repair")
     return (known.index(arm) if arm in known else len(known), arm or "")
 
 

@@ -3,11 +3,12 @@
 from collections import defaultdict
 from typing import Any
 
+from schemas.metric import NO_SCORES
 from tasks.report.data import ReportData, Row, arm_order
 from tasks.report.numbers import is_number
 
 _TIMES = ("timing.", "perf.")
-_FORM = "form."
+_NO_SCORES = tuple(part.removeprefix(".") for part in NO_SCORES)
 
 
 def split_name(name: str, datasets: list[str]) -> tuple[str | None, str]:
@@ -32,7 +33,8 @@ def quality_rows(data: ReportData) -> list[dict[str, Any]]:
             rows.append(row | _group(row))
             continue
         dataset, metric = split_name(row["name"], names)
-        if metric.startswith(_FORM) or row["name"].startswith(_TIMES) or metric.startswith(_TIMES) or dataset is None:
+        times = row["name"].startswith(_TIMES) or metric.startswith(_TIMES)
+        if dataset is None or times or metric.startswith(_NO_SCORES):
             continue
         rows.append({**row, "dataset": dataset, "metric": metric, "members": None})
     place = {name: index for index, name in enumerate(names)}

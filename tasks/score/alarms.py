@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from schemas.metric import Aggregate
+from schemas.metric import Aggregate, is_score
 
 FEWEST = 20
 """Zero of fewer samples is no news."""
@@ -10,10 +10,11 @@ FEWEST = 20
 
 def alarms(metrics: Iterable[Aggregate]) -> list[str]:
     """One sentence for each metric of a dataset that is 0 over FEWEST samples or more, and for each that has no value
-    though samples were asked. Numbers of form may well be either, and what is better lower may well be 0."""
+    though samples were asked. Numbers of form, guiding and repair may well be either, and what is better lower may well
+    be 0."""
     said = []
     for row in metrics:
-        if row.scope != "dataset" or ".form." in row.name:
+        if row.scope != "dataset" or not is_score(row.name):
             continue
         where = row.name if row.arm is None else f"{row.name} ({row.arm})"
         if row.n == 0 and row.n_failed:

@@ -1,10 +1,11 @@
 """The scoring step: every answer under every metric of its dataset, aggregates, and the arms against each other."""
 
+import dataclasses
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from schemas.arm import arm_name, compared_arms, likelihood_arms
+from schemas.arm import FREE_MATCHED, REPAIR, arm_name, compared_arms, likelihood_arms
 from schemas.dataset import NamedDataset
 from schemas.judge import Judgement
 from schemas.metric import Aggregate, Comparison, Score
@@ -17,8 +18,12 @@ from tasks.score.aggregate import aggregate, aggregate_form
 from tasks.score.alarms import alarms
 from tasks.score.answers import further_metrics, score_answers
 from tasks.score.groups import group_means
+from tasks.score.guiding import guiding_metrics
+from tasks.score.guiding_lines import guiding_lines
 from tasks.score.paired_arms import compare_arms
 from tasks.score.registry import metric
+from tasks.score.repaired import judged_rows
+from tasks.score.repairing import repair_metrics
 from tasks.session import Session
 from warehouse.parquet import read_rows
 
@@ -50,13 +55,15 @@ _COLUMNS = [
     "queued_ms",
     "prefill_ms",
     "decode_ms",
+    "repair_try",
 ]
 
 
 def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
     """Scores what was answered; writes scores, metrics and comparisons. Runs from what is on disk alone."""
     rows = _answers(session)
-    responses = [_response(row) for row in rows]
+    repaired = [summary.dataset for summary in datasets.datasets if REPAIR in summary.arms]
+    responses = [_response(row) for row in judged_rows(rows, datasets=repaired)]
     named = {dataset.name: dataset for dataset in session.run.experiment.datasets}
     arms = session.run.experiment.arms
     judgements = _judgements(session)
@@ -70,7 +77,7 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
             dataset=named[summary.dataset],
             samples=samples,
             responses=own,
-            arms=summary.arms,
+            arms=[arm for arm in summary.arms if arm != FREE_MATCHED],
             judgements=judgements,
             likelihoods=[arm_name(arm) for arm in likelihood_arms(arms)],
         )
@@ -84,7 +91,11 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
         means += further_metrics(metrics=uses, dataset=summary.dataset, scores=scores, clusters=clusters or None)
     metrics = means + group_means(groups=session.run.experiment.groups, metrics=means, datasets=names) + metrics
     comparisons = compare_arms(scores=scores, arms=compared_arms(arms), margin=MARGIN, clusters=clusters or None)
-    metrics += timing_metrics(rows, resumed=session.run.resumed or session.restarted)
+    interrupted = session.run.resumed or session.restarted
+    guides = {name: guide.kind for name in names if (guide := named[name].config.guide) is not None}
+    metrics += guiding_metrics(rows, arms=arms, guides=guides, clusters=clusters or None, resumed=interrupted)
+    metrics += repair_metrics(rows, datasets=repaired, clusters=clusters or None, resumed=interrupted)
+    metrics += timing_metrics(rows, resumed=interrupted)
     metrics += telemetry_metrics(read_rows(session.run.home, "telemetry", session.run.run_id))
     now = datetime.datetime.now(datetime.UTC)
     session.store.write("scores", score_rows(scores, scored_at=now))
@@ -94,6 +105,7 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
         scores=len(scores),
         headline=[_headline(metric) for metric in metrics if metric.scope in ("dataset", "group")],
         verdicts=[_verdict(comparison) for comparison in comparisons],
+        guiding=_guiding(metrics, names),
         warnings=alarms(means),
     )
 
@@ -154,6 +166,13 @@ def _headline(metric: Aggregate) -> dict[str, str | float | int | None]:
         "failed": metric.n_failed,
         "unit": metric.unit,
     }
+
+
+def _guiding(metrics: Sequence[Aggregate], datasets: Sequence[str]) -> list[dict[str, str]]:
+    rows = [dataclasses.asdict(metric) for metric in metrics]
+    shown = ("dataset", "figure", "arms", "before", "after", "change")
+    lines = guiding_lines(rows, datasets=datasets, short=True)
+    return [{name: getattr(line, name) for name in shown} for line in lines]
 
 
 def _verdict(comparison: Comparison) -> dict[str, str | float | int | None]:

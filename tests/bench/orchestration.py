@@ -32,6 +32,7 @@ CONTROL = """
 import sys
 from pathlib import Path
 from tasks.dataset import stage as dataset
+from tasks.engine import answering
 from tasks.engine import stage as engine_stage
 from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
@@ -59,7 +60,7 @@ with engine_stage.keep_engine(session, device=device, warn=print, note=print) as
     session.requests = run_requests(run.experiment, datasets=loaded, samples=session.samples())
     plan = plan_run(run.experiment, home=home, requests=session.requests, model=facts, device=device)
     built = engine_stage.build_engine(session, engine, plan=plan, model=facts, device=device)
-    generated = engine_stage.generate_answers(session, engine, built=built)
+    generated = answering.generate_answers(session, engine, built=built)
 score.score_run(session, loaded)
 session.store.write("runs", [record_rows.run_row(run, status="finished", config_hash=hash_, ended=True)], later=2)
 compact_run(home=home, run_id=run.run_id)

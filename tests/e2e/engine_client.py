@@ -17,7 +17,7 @@ OPTIONS: dict[str, Any] = {
     "load_format": "safetensors",
     "max_model_len": 512,
     "max_num_batched_tokens": 512,
-    "max_num_seqs": 8,
+    "max_num_seqs": 16,
     "long_prefill_token_threshold": 64,
     "enable_prefix_caching": True,
     "block_size": 32,

@@ -1,6 +1,8 @@
 """The bare libraries, in a process of their own: what assay's answers are held against.
 
-python -m tests.e2e.reference vllm|transformers MODEL INPUT.json OUTPUT.json
+python -m tests.e2e.reference MODEL INPUT.json OUTPUT.json
+
+The input has what is given to each by the names `transformers` and `vllm`, the output what each gave.
 """
 
 import json
@@ -45,7 +47,9 @@ if __name__ == "__main__":
     os.environ.update(
         VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1", VLLM_LOGGING_LEVEL="ERROR"
     )
-    kind, folder, source, target = sys.argv[1:]
+    folder, source, target = sys.argv[1:]
     content = json.loads(Path(source).read_text())
-    function = bare_vllm if kind == "vllm" else plain_transformers
-    Path(target).write_text(json.dumps(function(folder, content)))
+    # The forward pass first, while nothing of vLLM is in the process.
+    found = {"transformers": plain_transformers(folder, content["transformers"])}
+    found["vllm"] = bare_vllm(folder, content["vllm"])
+    Path(target).write_text(json.dumps(found))

@@ -13,11 +13,44 @@ from tests.stores import used_before
 EXPERIMENT = """\
 name: tuned-against-plain
 model: smollm2-135m-instruct
-engine: {extends: vllm, max_num_seqs: 24, adapters: [{name: red, path: red}]}
-datasets: [{use: arithmetic, max_tokens: 6}, choice]
+engine:
+  extends: vllm
+  max_num_seqs: 24
+  max_num_batched_tokens: 64
+  prefill: {policy: "off"}
+  adapters: [{name: red, path: red}]
+datasets: [./sums.yaml, ./facts.yaml]
 arms: [free, guided, {name: tuned, adapter: red}, {name: tuned-form, like: guided, adapter: red}]
-gates: [{metric: arithmetic.form.empirical_coverage, arm: tuned-form, rule: at_least, value: 0.1}]
+sampling: {temperature: 0}
+gates: [{metric: sums.form.empirical_coverage, arm: tuned-form, rule: at_least, value: 0.1}]
 """
+SUMS = """\
+source: {kind: jsonl, path: sums.jsonl}
+id_field: id
+prompt: {text: "{{ id }} ="}
+target: "{{ answer }}"
+guide: {kind: regex, pattern: " [0-9]{1,2}"}
+metrics: [{use: exact_match, options: {compare: number}}]
+max_tokens: 4
+"""
+FACTS = """\
+source: {kind: jsonl, path: facts.jsonl}
+id_field: id
+prompt: {text: "{{ id }} is the capital of"}
+target: "{{ options[0] }}"
+choices: "{{ options }}"
+guide: {kind: choice}
+metrics: [choice, acc, acc_norm]
+max_tokens: 8
+"""
+"""Short prompts: where there is no GPU, an adapter costs as much for each token that is read as for each written."""
+ROWS = {
+    "sums": [{"id": f"{n} + {n + 1}", "answer": 2 * n + 1} for n in range(1, 4)],
+    "facts": [
+        {"id": city, "options": [land, "Norway", "Chile", "Kenya"]}
+        for city, land in (("Paris", "France"), ("Rome", "Italy"), ("Riga", "Latvia"))
+    ],
+}
 PAIRS = [("guided", "free"), ("tuned", "free"), ("tuned-form", "guided"), ("tuned-form", "tuned")]
 
 
@@ -26,6 +59,9 @@ def home(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
     folder = tmp_path_factory.mktemp("arms")
     write_adapter(folder / "red", seed=1)
     (folder / "arms.yaml").write_text(EXPERIMENT)
+    for name, text in (("sums", SUMS), ("facts", FACTS)):
+        (folder / f"{name}.yaml").write_text(text)
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[name]))
     used_before(folder / "home", model_dir)
     return folder / "home"
 
@@ -33,7 +69,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
 @pytest.fixture(scope="module")
 def done(home: Path) -> Done:
     file = str(home.parent / "arms.yaml")
-    done = assay("run", file, "--limit", "3", "--set", "model.dtype=float32", "--json", home=home)
+    done = assay("run", file, "--set", "model.dtype=float32", "--json", home=home)
     assert done.code == 0, done.stderr
     return done
 
@@ -66,9 +102,9 @@ def test_the_arms_are_compared_in_pairs(home: Path, done: Done) -> None:
     found = rows(home, "SELECT dataset, metric, candidate_arm, baseline_arm, n_pairs FROM comparisons ORDER BY ALL")
     told = {(row["dataset"], row["metric"], row["candidate_arm"], row["baseline_arm"]) for row in found}
     assert told == {
-        *(("arithmetic", "exact_match", *pair) for pair in PAIRS),
-        *(("choice", "choice", *pair) for pair in PAIRS),
-        *(("choice", metric, "tuned", "free") for metric in ("acc", "acc_norm")),
+        *(("sums", "exact_match", *pair) for pair in PAIRS),
+        *(("facts", "choice", *pair) for pair in PAIRS),
+        *(("facts", metric, "tuned", "free") for metric in ("acc", "acc_norm")),
     }
     assert {row["n_pairs"] for row in found} == {3}
     shown = assay("compare", "last:tuned", "last:free", "--json", home=home, timeout_s=60)
@@ -79,13 +115,13 @@ def test_tables_pages_and_mlflow_call_the_arms_by_their_names(home: Path, done: 
     head = next(line for line in done.stderr.splitlines() if line.startswith("metric"))
     assert head.split() == ["metric", "free", "guided", "tuned", "tuned-form"]
     assert "arms compared" in done.stderr and "tuned − free" in done.stderr and "tuned-form − tuned" in done.stderr
-    assert "arithmetic.form.empirical_coverage" in done.stderr  # the gate of an arm of that name
+    assert "sums.form.empirical_coverage" in done.stderr  # the gate of an arm of that name
     page = Path(done.json["report"]).read_text("utf-8")
     assert "Arms compared" in page and "tuned-form − guided" in page
     with sqlite3.connect(home / "mlflow.db") as store:
         params = {(key, value) for key, value in store.execute("SELECT key, value FROM params")}
         metrics = {key for (key,) in store.execute("SELECT DISTINCT key FROM metrics")}
-    assert ("adapter", "red") in params and "arithmetic.exact_match.tuned" in metrics
+    assert ("adapter", "red") in params and "sums.exact_match.tuned" in metrics
     assert ("arms", "free, guided, tuned (like free, adapter red), tuned-form (like guided, adapter red)") in params
     config = json.loads(rows(home, "SELECT config FROM runs")[0]["config"])
     assert config["arms"][2] == {"name": "tuned", "like": "free", "adapter": "red"}

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.engine
 EXPERIMENT = """\
 name: correct
 model: smollm2-135m-instruct
-datasets: [{use: arithmetic, limit: 32, max_tokens: 24}, {use: choice, limit: 6, max_tokens: 4}, texts.yaml]
+datasets: [{use: arithmetic, limit: 16, max_tokens: 24}, {use: choice, limit: 6, max_tokens: 4}, texts.yaml]
 engine: {extends: vllm, max_model_len: 384}
 arms: [free]
 sampling: {temperature: 0}
@@ -36,7 +36,7 @@ DOCUMENTS = {
     "short": "The cat sat on the mat.",
     "lines": "One line.\n\nAnother line, after an empty one.\n",
     "letters": "Zürich, 東京 and Ελλάδα are far from each other.",
-    "long": " ".join(f"Sentence {n} says that {n} times {n + 1} is {n * (n + 1)}." for n in range(80)),
+    "long": " ".join(f"Sentence {n} says that {n} times {n + 1} is {n * (n + 1)}." for n in range(44)),
 }
 """The last is longer than the engine takes at once."""
 
@@ -60,14 +60,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> tuple
     return home, msgspec.msgpack.decode((folder / "samples.msgpack").read_bytes(), type=list[Sample]), work
 
 
-def reference(kind: str, model: Path, given: dict[str, Any], work: Path) -> list[Any]:
-    source, target = work / f"{kind}.in.json", work / f"{kind}.out.json"
+def run_references(model: Path, given: dict[str, Any], work: Path) -> dict[str, list[Any]]:
+    source, target = work / "references.in.json", work / "references.out.json"
     source.write_text(json.dumps(given))
-    command = [sys.executable, "-m", "tests.e2e.reference", kind, str(model), str(source), str(target)]
+    command = [sys.executable, "-m", "tests.e2e.reference", str(model), str(source), str(target)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CACHE_ROOT": str(SHARED_CACHE / "vllm")}
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found: list[Any] = json.loads(target.read_text())
+    found: dict[str, list[Any]] = json.loads(target.read_text())
     return found
 
 
@@ -92,31 +92,42 @@ def cut_by_hand(samples: list[Sample]) -> list[tuple[str, int, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def passed(
-    finished: tuple[Path, list[Sample], Path], model_dir: Path
-) -> tuple[dict[tuple[str, int], float], dict[str, float]]:
-    """What a plain forward pass gives: for each choice of each sample, and for each document."""
+def references(finished: tuple[Path, list[Sample], Path], model_dir: Path) -> dict[str, list[Any]]:
+    """What the bare libraries give: `transformers` for each choice and each part of a document, `vllm` for each sum."""
     _, samples, work = finished
     ids = {sample.sample_id: sample.prompt_token_ids for sample in samples}
     choices, parts = asked_choices(samples), cut_by_hand(samples)
-    given = {
+    passed = {
         "prompts": [*(c.token_ids for *_, c in choices), *(ids[name][begin:end] for name, begin, _, end in parts)],
         "starts": [*(c.start for *_, c in choices), *(start - begin for _, begin, start, _ in parts)],
     }
-    sums = reference("transformers", model_dir, given, work)
+    asked = [sample.prompt_token_ids for sample in samples if sample.dataset == "arithmetic"]
+    answered = {"prompts": asked, "max_tokens": 24, "max_model_len": 1024}
+    return run_references(model_dir, {"transformers": passed, "vllm": answered}, work)
+
+
+@pytest.fixture(scope="module")
+def passed(
+    finished: tuple[Path, list[Sample], Path], references: dict[str, list[Any]]
+) -> tuple[dict[tuple[str, int], float], dict[str, float]]:
+    """What a plain forward pass gives: for each choice of each sample, and for each document."""
+    _, samples, _ = finished
+    choices, parts = asked_choices(samples), cut_by_hand(samples)
+    sums = references["transformers"]
     documents: dict[str, float] = {}
     for (name, *_), value in zip(parts, sums[len(choices) :], strict=True):
         documents[name] = documents.get(name, 0.0) - value
     return {(name, i): value for (name, i, _), value in zip(choices, sums, strict=False)}, documents
 
 
-def test_texts_equal_those_of_bare_vllm(finished: tuple[Path, list[Sample], Path], model_dir: Path) -> None:
-    home, samples, work = finished
-    asked = [sample for sample in samples if sample.dataset == "arithmetic"]
-    given = {"prompts": [sample.prompt_token_ids for sample in asked], "max_tokens": 24, "max_model_len": 1024}
-    expected = dict(zip((sample.sample_id for sample in asked), reference("vllm", model_dir, given, work), strict=True))
+def test_texts_equal_those_of_bare_vllm(
+    finished: tuple[Path, list[Sample], Path], references: dict[str, list[Any]]
+) -> None:
+    home, samples, _ = finished
+    asked = [sample.sample_id for sample in samples if sample.dataset == "arithmetic"]
+    expected = dict(zip(asked, references["vllm"], strict=True))
     answered = rows(home, "SELECT sample_id, output FROM requests WHERE dataset = 'arithmetic' AND kind = 'generate'")
-    assert len(answered) == 32
+    assert len(answered) == 16
     assert {row["sample_id"]: row["output"] for row in answered} == expected
 
 

@@ -129,8 +129,15 @@ def merged(engine: Engine, model_dir: Path, adapters: dict[str, Path]) -> dict[s
     return found
 
 
-def test_adapters_in_one_batch_answer_as_merged_weights_do(engine: Engine, merged: dict[str, list[list[int]]]) -> None:
-    rows = engine.answer(ALL)
+@pytest.fixture(scope="module")
+def together(engine: Engine) -> dict[str, dict[str, Any]]:
+    return engine.answer(ALL)
+
+
+def test_adapters_in_one_batch_answer_as_merged_weights_do(
+    together: dict[str, dict[str, Any]], merged: dict[str, list[list[int]]]
+) -> None:
+    rows = together
     got = {row_id: list(row["output_token_ids"]) for row_id, row in rows.items()}
     expected = {each.request_id: merged[each.adapter or "none"][int(each.sample_id)] for each in ALL}
     assert got == expected
@@ -139,8 +146,7 @@ def test_adapters_in_one_batch_answer_as_merged_weights_do(engine: Engine, merge
     assert sum(row["draft_tokens"] or 0 for row in rows.values()) > 0  # they were speculated, and are still the same
 
 
-def test_an_adapter_alone_answers_as_it_does_beside_others(engine: Engine) -> None:
-    together = engine.answer(ALL)
+def test_an_adapter_alone_answers_as_it_does_beside_others(engine: Engine, together: dict[str, dict[str, Any]]) -> None:
     for each in ALL[:3]:
         alone = engine.answer([each])[each.request_id]
         assert alone["output_token_ids"] == together[each.request_id]["output_token_ids"]

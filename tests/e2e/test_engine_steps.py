@@ -1,6 +1,5 @@
 """What a real engine tells of its steps, counted against what was asked of it and what it answered."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,6 @@ from tests.e2e.engine_client import answers, engine, request
 
 LONG = list(range(1_000, 1_300))
 """300 tokens: with a threshold of 64 computed in five steps."""
-
-
-@pytest.fixture(scope="module")
-def client(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineClient]:
-    with engine(model=model_dir, log_path=tmp_path_factory.mktemp("steps") / "engine.log") as client:
-        yield client
 
 
 def _told(messages: list[Steps]) -> tuple[list[WireStep], StepTotals]:

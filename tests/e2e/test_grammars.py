@@ -2,16 +2,19 @@
 kill and an interrupt leave."""
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import Done, assay, rows, start
+from tests.e2e.command import ROOT, Done, assay, rows, start
 from tests.faults.processes import wait_for, wait_until_gone
 from warehouse.parquet import read_rows
 
+HOSTILE = "<script>alert(1)</script> ![x](http://evil) | `b` @team #1 $a$ www.evil \x1b[31m \u202e _a_\nnext"
 ASKED = ("faults", "--split", "keys", "--split", "lists")
 
 
@@ -65,6 +68,41 @@ def test_its_page_its_run_and_its_place_in_mlflow(done: Done, home: Path) -> Non
     ):
         refused = assay("compare", *arguments, home=home)
         assert refused.code == 2 and words in refused.stderr, refused.stderr
+
+
+def test_two_runs_are_compared_as_a_page_and_as_markdown(done: Done, home: Path, tmp_path: Path) -> None:
+    """The packaged corpus, and the same schemas under names that nobody should trust."""
+    mine = shutil.copytree(home, tmp_path / "home")
+    lines = [json.loads(line) for line in (ROOT / "configs/corpora/data/faults.jsonl").read_text("utf-8").splitlines()]
+    corpus = tmp_path / "wild.jsonl"
+    corpus.write_text("".join(json.dumps(line | {"name": f"{HOSTILE}{n}"}) + "\n" for n, line in enumerate(lines)))
+    wild = assay("grammars", str(corpus), *ASKED[1:], "--backends", "xgrammar", "--jobs", "1", "--json", home=mine)
+    assert wild.code == 0, wild.stderr
+    page, out, data = (tmp_path / name for name in ("page.html", "pr.md", "all.json"))
+    two = ("last:xgrammar", f"{done.json['run_id']}:guidance")
+    asked = assay("compare", *two, "--html", str(page), "--out", str(out), "--flips", "1", home=mine)
+    assert (asked.code, asked.stdout) == (0, ""), asked.stderr
+    assert str(page) in asked.stderr and str(out) in asked.stderr
+    shown, text = page.read_text("utf-8"), out.read_text("utf-8")
+    versions = "{guidance} → {xgrammar}".format(**done.json["backends"])
+    for told in (shown, text):
+        assert versions in told and "takes" in told and "p99" in told
+        assert "alert(1)&lt;/script&gt;" in told and "<script>alert" not in told
+        assert not {"\x1b", "\u202e"} & set(told)
+    assert text.startswith("**") and "schemas came out otherwise" in text and "more\n" in text
+    assert shown.count("<script") == 1 and "Coverage by split" in shown and "keys" in shown
+    whole = assay("compare", *two, "--out", str(data), home=mine)
+    assert whole.code == 0, whole.stderr
+    found = json.loads(data.read_text("utf-8"))
+    (backend,) = found["backends"]
+    changed = [each for each in backend["changed"] if "<script>alert(1)</script>" in each["name"]]
+    assert len(changed) == len(backend["changed"]) == shown.count('<tr><td class="path">') > 1
+    assert {each["split"] for each in backend["coverage"]} == {None, "keys", "lists"}
+    assert set(backend["ratios"][0]["candidate"]) == {"p50", "p95", "p99"}
+    printed = assay("compare", *two, "--markdown", home=mine)
+    assert printed.code == 0 and printed.stdout.startswith("**")
+    both = assay("compare", *two, "--markdown", "--json", home=mine)
+    assert both.code == 2 and "two formats" in both.stderr
 
 
 @pytest.mark.parametrize(

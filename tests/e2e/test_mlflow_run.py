@@ -43,7 +43,7 @@ def test_a_run_in_mlflow(quickstart: tuple[Path, Done]) -> None:
         for row in rows(home, "SELECT option, value FROM plans WHERE value IS NOT NULL")
     }
     assert parent["params"]["vllm.max_model_len"] == str(planned["max_model_len"])
-    assert parent["params"]["datasets"] == "arithmetic (4), extract (4), choice (4), needle (4)"
+    assert parent["params"]["datasets"] == "arithmetic (2), extract (2), choice (2), needle (2)"
 
     files = {path.name for path in Path(parent["artifacts"].removeprefix("file://")).rglob("*")}
     assert {"report.html", "experiment.yaml", "plan.md", "plan.json", "engine.log", "figures", "quality.png"} <= files

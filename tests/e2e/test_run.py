@@ -31,9 +31,10 @@ def run_id(done: Done) -> str:
 def test_it_ends_well_and_says_where_everything_is(done: Done, run_id: str) -> None:
     result = done.json
     assert result["status"] == "finished" and result["exit_code"] == 0
-    assert result["requests"] == 4 * 2 * 4 + 4 * 4  # four datasets in two arms, and four choices each of `choice`
+    assert result["requests"] == 2 * 2 * 4 + 2 * 4  # four datasets in two arms, and four choices each of `choice`
     assert Path(result["report"]).stat().st_size > 50_000
-    for line in ("load datasets", "plan", "build engine", "generate", "arithmetic.exact_match", "guided − free"):
+    steps = ("load datasets", "plan", "build engine", "grammars", "generate")
+    for line in (*steps, "arithmetic.exact_match", "guided − free"):
         assert line in done.stderr
     assert done.stdout.count("\n") == 1
 
@@ -53,8 +54,8 @@ def test_every_table_has_its_rows(home: Path, run_id: str) -> None:
     assert counts["plans"] >= 14
     assert counts["engines"] == 1
     assert counts["cells"] == 2
-    assert counts["samples"] == 16
-    assert counts["requests"] == 48
+    assert counts["samples"] == 8
+    assert counts["requests"] == 24
     for table in ("scores", "metrics", "comparisons", "telemetry"):
         assert rows(home, f"SELECT count(*) AS n FROM {table}")[0]["n"] > 0
 
@@ -149,6 +150,18 @@ def test_resuming_a_finished_run_starts_nothing(home: Path, run_id: str) -> None
     assert again.code == 0 and again.json["status"] == "finished"
     assert "nothing is left to do" in again.stderr
     assert rows(home, "SELECT request_id, attempt, output FROM requests ORDER BY ALL") == before
-    changed = assay("run", "--resume", run_id, "--limit", "2", "--json", home=home, timeout_s=20)
+    changed = assay("run", "--resume", run_id, "--limit", "3", "--json", home=home, timeout_s=20)
     assert changed.code == changed.json["exit_code"] == 2
     assert "keeps its config" in changed.stderr and "keeps its config" in changed.json["error"]
+
+
+def test_grammars_were_compiled_and_schemas_linted_before_the_engine_got_them(home: Path, run_id: str) -> None:
+    found = rows(home, "SELECT kind, status, compile_s, cached, keywords, lint FROM grammars")
+    assert {row["kind"] for row in found} >= {"regex", "json_schema", "choice"}
+    assert all(row["status"] == "accepted" and 0 < row["compile_s"] < 30 and not row["cached"] for row in found)
+    (schema,) = [row for row in found if row["kind"] == "json_schema"]
+    assert "pattern" in schema["keywords"] and "minItems" in schema["keywords"]
+    assert all(each["problem"].startswith("order") for each in schema["lint"]), "no fault of the backend, only a note"
+    named = rows(home, "SELECT name, value, n FROM metrics WHERE name LIKE 'grammar.%' ORDER BY name")
+    assert [row["name"] for row in named] == [f"grammar.compile_ms.{each}" for each in ("max", "p50", "p95")]
+    assert all(row["n"] == len(found) for row in named)

@@ -1,5 +1,6 @@
 """The servers, the workers and the runs that they launch, as `assay up` puts them together."""
 
+import datetime
 import json
 import queue
 import signal
@@ -14,7 +15,8 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
-from tests.e2e.command import ROOT, assay, rows, start
+from tests.e2e.command import ROOT, Done, assay, rows, start
+from tests.faults.processes import wait_for
 from tests.up import SMALL, Refusal, Up, free_port
 
 pytestmark = pytest.mark.engine
@@ -39,6 +41,52 @@ def test_healthy_and_registered(up: Up) -> None:
     assert len([name for name in automations if name.startswith("assay: ")]) == 3
     # The bounds of 1.5 GB and 30 s hold on a machine that does nothing else; the bench measures them there.
     assert up.rss_bytes() < 1.5e9
+
+
+@pytest.fixture(scope="module")
+def killed(up: Up) -> tuple[str, list[psutil.Process], float]:
+    """A flow that is killed while its engine is built: tests/faults/test_killed.py has the kill among answers.
+    Gives the flow run, its engine's processes, and when it was."""
+    flow_run = up.launch(**SMALL)
+    wait_for(
+        lambda: children_of_runs(up) and _in_mlflow(up, flow_run), timeout_s=120, what="an engine and MLflow's run"
+    )
+    flow = next(each for each in up.flow_processes() if "flows.launched" in " ".join(each.cmdline()))
+    engines = children_of_runs(up)
+    up.kill(flow)
+    return flow_run, engines, time.monotonic()
+
+
+def test_a_killed_flow_has_crashed_within_seconds(up: Up, killed: tuple[str, list[psutil.Process], float]) -> None:
+    flow_run, engines, _ = killed
+    assert engines
+    assert up.wait(flow_run, "Crashed", timeout_s=90) == "Crashed"
+    _, alive = psutil.wait_procs(engines, timeout=15)
+    assert not alive
+    _closed(up, flow_run)
+    assert len(up.wait_events("assay.run.failed", prefect_flow_run_id=flow_run)) == 1
+
+
+def _in_mlflow(up: Up, flow_run: str) -> bool:
+    found = rows(up.home, f"SELECT run_id FROM runs WHERE prefect_flow_run_id = '{flow_run}'")
+    return bool(found) and (up.home / "runs" / found[0]["run_id"] / "mlflow_run_id").exists()
+
+
+def _closed(up: Up, flow_run: str) -> None:
+    """The warehouse says crashed and MLflow says KILLED, soon."""
+    from mlflow import MlflowClient
+
+    end = time.monotonic() + 60
+    found: dict[str, object] = {}
+    while time.monotonic() < end:
+        run = rows(up.home, f"SELECT * FROM runs WHERE prefect_flow_run_id = '{flow_run}'")[0]
+        found = {"warehouse": run["status"]}
+        if run["mlflow_run_id"] is not None:
+            found["MLflow"] = MlflowClient(up.mlflow).get_run(run["mlflow_run_id"]).info.status
+        if found == {"warehouse": "crashed", "MLflow": "KILLED"}:
+            return
+        time.sleep(0.5)
+    raise AssertionError(found)
 
 
 def test_registering_again_keeps_a_paused_schedule(up: Up) -> None:
@@ -70,32 +118,95 @@ def test_a_bad_override_says_so_on_its_page(up: Up) -> None:
     assert not children_of_runs(up)
 
 
-def test_launched_to_the_end(up: Up) -> None:
-    flow_run = up.launch(**SMALL)
+def test_schedules_that_piled_up_run_once(up: Up) -> None:
+    """The pool is closed at the times of four runs of an hourly schedule, as when the host was off. The run
+    that stands for all is one that fails before it would have an engine."""
+    bad = {"overrides": ["engine.prefil.policy=off"]}
+    deployment = up.deployment("experiment/quickstart")["id"]
+    up.send("PATCH", "/work_pools/gpu", {"is_paused": True})
+    try:
+        schedule = {"schedule": {"interval": 3600}, "active": True, "slug": "hourly", "parameters": bad}
+        up.post(f"/deployments/{deployment}/schedules", [schedule])
+        now = datetime.datetime.now(datetime.UTC)
+        missed = {"start_time": (now - datetime.timedelta(hours=4)).isoformat(), "end_time": now.isoformat()}
+        up.post(f"/deployments/{deployment}/schedule", {**missed, "min_runs": 4})
+        made = next(each for each in up.deployment("experiment/quickstart")["schedules"] if each["slug"] == "hourly")
+        up.send("PATCH", f"/deployments/{deployment}/schedules/{made['id']}", {"active": False})
+        due = up.scheduled(deployment)
+        assert len(due) == 4
+    finally:
+        up.send("PATCH", "/work_pools/gpu", {"is_paused": False})
+    states = [up.wait(flow_run, timeout_s=300) for flow_run in due]
+    assert states.count("Failed") == 1, states
+    assert states.count("Cancelled") == len(due) - 1, states
+    message = next(up.flow_run(each)["state"]["message"] for each in due if up.wait(each) == "Cancelled")
+    assert "stands for it" in message
+
+
+def test_maintenance(up: Up) -> None:
+    flow_run = up.launch("maintain/hourly")
     assert up.wait(flow_run, "Completed") == "Completed"
-    shown = up.flow_run(flow_run)
-    assert shown["name"] == "quickstart, free, 2 a dataset"
+    assert "compacted" in up.artifacts(flow_run, "maintenance")[0]["data"]
+
+
+def test_up_twice_is_refused(up: Up, tmp_path: Path) -> None:
+    done = assay("up", home=up.home)
+    assert done.code == 2
+    assert "up already" in done.stderr
+    assert "assay down" in done.stderr
+
+
+def test_a_taken_port_is_refused(up: Up, home: Path) -> None:
+    done = assay("up", "--prefect-port", str(up.prefect_port), home=home)
+    assert done.code == 2
+    assert "--prefect-port" in done.stderr
+
+
+def test_the_engine_slot_of_a_killed_flow_comes_free(up: Up, killed: tuple[str, list[psutil.Process], float]) -> None:
+    """Its lease runs out, in which time other tests look at what needs no engine."""
+    _slot_free(up, within_s=90 - (time.monotonic() - killed[2]))
+
+
+def _slot_free(up: Up, *, within_s: float) -> None:
+    wait_for(lambda: up.slots_in_use() == 0, timeout_s=within_s, what="the slot is free")
+
+
+@pytest.fixture(scope="module")
+def both(up: Up) -> tuple[str, Done]:
+    """A run of the config that the folder has in which it was started, and a command's that began while it ran."""
+    flow_run = up.launch(**SMALL, config="own")
+    wait_for(lambda: up.slots_in_use() == 1, timeout_s=120, what="it has the engine, and builds it")
+    less = ("--limit", "1", "--set", "datasets=[arithmetic]", "--set", "arms=[free]")
+    done = assay("run", "quickstart", *less, "--json", home=up.home)
+    assert up.wait(flow_run, "Completed") == "Completed"
+    return flow_run, done
+
+
+@pytest.fixture(scope="module")
+def launched(both: tuple[str, Done]) -> str:
+    return both[0]
+
+
+def test_launched_to_the_end(up: Up, launched: str) -> None:
+    shown = up.flow_run(launched)
+    assert shown["name"] == "own, free, 2 a dataset"
     assert "assay" in shown["tags"]
-    pages = {each["key"]: each for each in up.artifacts(flow_run)}
+    pages = {each["key"]: each for each in up.artifacts(launched)}
     assert float(pages["progress"]["data"]) == 100
     assert "arithmetic.exact_match" in pages["result"]["data"]
     assert up.mlflow in pages["mlflow"]["data"] and "report.html" in pages["report"]["data"]
     assert "what-to-do" not in pages
-    run = rows(up.home, f"SELECT * FROM runs WHERE prefect_flow_run_id = '{flow_run}'")[0]
+    run = rows(up.home, f"SELECT * FROM runs WHERE prefect_flow_run_id = '{launched}'")[0]
     assert run["status"] == "finished"
     assert run["mlflow_run_id"] in pages["mlflow"]["data"]
     assert len(up.wait_events("assay.run.finished", run_id=run["run_id"])) == 1
     assert up.slots_in_use() == 0
 
 
-def test_the_command_uses_the_same_servers_and_waits_for_the_engine(up: Up) -> None:
-    launched = up.launch(datasets=["arithmetic"], arms="free", limit=30)
-    up.wait_progress(launched, above=-1)
-    assert up.slots_in_use() == 1
-    done = assay("run", "quickstart", "--limit", "1", "--set", "datasets=[arithmetic]", "--json", home=up.home)
+def test_the_command_uses_the_same_servers_and_waits_for_the_engine(up: Up, both: tuple[str, Done]) -> None:
+    launched, done = both
     assert done.code == 0, done.stderr
     assert "waits for gpu-" in done.stderr
-    assert up.wait(launched, "Completed") == "Completed"
     found = rows(up.home, f"SELECT prefect_flow_run_id AS id FROM runs WHERE run_id = '{done.json['run_id']}'")[0]
     assert up.flow_run(found["id"])["state_name"] == "Completed"
     query = f"""
@@ -108,21 +219,21 @@ def test_the_command_uses_the_same_servers_and_waits_for_the_engine(up: Up) -> N
     assert up.slots_in_use() == 0
 
 
-def test_a_config_of_the_folder_it_was_started_in(up: Up) -> None:
+def test_a_config_of_the_folder_it_was_started_in(up: Up, launched: str) -> None:
     """It is among the form's choices, and the run finds it there and records that folder's commit."""
     choices = up.deployment("experiment/quickstart")["parameter_openapi_schema"]["properties"]["config"]["enum"]
     assert {"own", "quickstart"} <= set(choices)
-    flow_run = up.launch(**SMALL, config="own")
-    assert up.wait(flow_run, "Completed") == "Completed"
-    query = f"SELECT git_commit, git_dirty FROM runs WHERE prefect_flow_run_id = '{flow_run}'"
+    query = f"SELECT git_commit, git_dirty FROM runs WHERE prefect_flow_run_id = '{launched}'"
     head = ["git", "rev-parse", "HEAD"]
     commit = subprocess.run(head, cwd=up.folder, capture_output=True, text=True, check=True).stdout.strip()
     assert rows(up.home, query) == [{"git_commit": commit, "git_dirty": False}]
 
 
 def test_cancelled_from_the_page_then_retried(up: Up) -> None:
-    flow_run = up.launch(datasets=["arithmetic", "extract"], limit=20)
-    up.wait_progress(flow_run, above=5)
+    # One answer after the other: the run lasts though it is asked little.
+    one = ["engine.max_num_seqs=1"]
+    flow_run = up.launch(datasets=["arithmetic"], arms="free", limit=12, overrides=one)
+    up.wait_progress(flow_run, above=0)
     engines = children_of_runs(up)
     assert engines
     started = time.monotonic()
@@ -144,36 +255,6 @@ def test_cancelled_from_the_page_then_retried(up: Up) -> None:
     assert rows(up.home, before)[0]["n"] >= kept
 
 
-def test_a_killed_flow_has_crashed_within_seconds(up: Up) -> None:
-    flow_run = up.launch(datasets=["arithmetic", "extract"], limit=40)
-    up.wait_progress(flow_run, above=5)
-    flow = next(each for each in up.flow_processes() if "flows.launched" in " ".join(each.cmdline()))
-    engines = children_of_runs(up)
-    up.kill(flow)
-    assert up.wait(flow_run, "Crashed", timeout_s=90) == "Crashed"
-    _, alive = psutil.wait_procs(engines, timeout=15)
-    assert not alive
-    _closed(up, flow_run)
-    assert len(up.wait_events("assay.run.failed", prefect_flow_run_id=flow_run)) == 1
-
-
-def _closed(up: Up, flow_run: str) -> None:
-    """The warehouse says crashed and MLflow says KILLED, soon; the slot is free."""
-    from mlflow import MlflowClient
-
-    end = time.monotonic() + 60
-    found: dict[str, object] = {}
-    while time.monotonic() < end:
-        run = rows(up.home, f"SELECT * FROM runs WHERE prefect_flow_run_id = '{flow_run}'")[0]
-        found = {"warehouse": run["status"], "slots": up.slots_in_use()}
-        if run["mlflow_run_id"] is not None:
-            found["MLflow"] = MlflowClient(up.mlflow).get_run(run["mlflow_run_id"]).info.status
-        if found == {"warehouse": "crashed", "slots": 0, "MLflow": "KILLED"}:
-            return
-        time.sleep(1)
-    raise AssertionError(found)
-
-
 @pytest.mark.slow
 def test_a_killed_worker_is_found_by_its_silence(up: Up) -> None:
     flow_run = up.launch(datasets=["arithmetic", "extract"], limit=60)
@@ -186,6 +267,7 @@ def test_a_killed_worker_is_found_by_its_silence(up: Up) -> None:
     assert time.monotonic() - started < 90
     assert not [each for each in engines if each.is_running()]
     _closed(up, flow_run)
+    _slot_free(up, within_s=60)
     up.retry(flow_run)
     assert up.wait(flow_run, "Completed") == "Completed"
     run = rows(up.home, f"SELECT status FROM runs WHERE prefect_flow_run_id = '{flow_run}'")
@@ -206,29 +288,6 @@ def test_a_killed_server_comes_back(up: Up) -> None:
     run = rows(up.home, f"SELECT status FROM runs WHERE prefect_flow_run_id = '{flow_run}'")
     assert [row["status"] for row in run] == ["finished"]
     assert "starts again" in (up.home / "logs" / "up.log").read_text()
-
-
-def test_schedules_that_piled_up_run_once(up: Up) -> None:
-    """The pool is closed while a schedule of every two seconds goes on, as when the host was off."""
-    deployment = up.deployment("experiment/quickstart")["id"]
-    up.send("PATCH", "/work_pools/gpu", {"is_paused": True})
-    try:
-        schedule = {"schedule": {"interval": 2}, "active": True, "slug": "often", "parameters": SMALL}
-        up.post(f"/deployments/{deployment}/schedules", [schedule])
-        end = time.monotonic() + 90
-        while len(due := up.scheduled(deployment)) < 4 and time.monotonic() < end:
-            time.sleep(0.5)
-        assert len(due) >= 4
-        made = next(each for each in up.deployment("experiment/quickstart")["schedules"] if each["slug"] == "often")
-        up.send("PATCH", f"/deployments/{deployment}/schedules/{made['id']}", {"active": False})
-        due = up.scheduled(deployment)
-    finally:
-        up.send("PATCH", "/work_pools/gpu", {"is_paused": False})
-    states = [up.wait(flow_run, timeout_s=300) for flow_run in due]
-    assert states.count("Completed") == 1, states
-    assert states.count("Cancelled") == len(due) - 1, states
-    message = next(up.flow_run(each)["state"]["message"] for each in due if up.wait(each) == "Cancelled")
-    assert "stands for it" in message
 
 
 def test_a_webhook_hears_of_a_failed_run(up: Up, tmp_path: Path) -> None:
@@ -273,19 +332,6 @@ def test_a_webhook_hears_of_a_failed_run(up: Up, tmp_path: Path) -> None:
     assert body["resume"] == f"assay run --resume {body['run_id']}"
 
 
-def test_maintenance(up: Up) -> None:
-    flow_run = up.launch("maintain/hourly")
-    assert up.wait(flow_run, "Completed") == "Completed"
-    assert "compacted" in up.artifacts(flow_run, "maintenance")[0]["data"]
-
-
-def test_up_twice_is_refused(up: Up, tmp_path: Path) -> None:
-    done = assay("up", home=up.home)
-    assert done.code == 2
-    assert "up already" in done.stderr
-    assert "assay down" in done.stderr
-
-
 @pytest.mark.slow
 def test_ctrl_c_stops_all(home: Path) -> None:
     ports = ("--prefect-port", str(free_port()), "--mlflow-port", str(free_port()))
@@ -306,9 +352,3 @@ def test_down_when_nothing_is_up(home: Path) -> None:
     done = assay("down", home=home)
     assert done.code == 0
     assert "nothing is up" in done.stderr
-
-
-def test_a_taken_port_is_refused(up: Up, home: Path) -> None:
-    done = assay("up", "--prefect-port", str(up.prefect_port), home=home)
-    assert done.code == 2
-    assert "--prefect-port" in done.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.dataset import stage as dataset
+from tasks.engine import answering
 from tasks.engine import stage as engine_stage
 from tasks.engine.client import EngineClient
 from tasks.engine.keeper import EngineKeeper
@@ -54,7 +55,7 @@ def test_a_request_that_kills_engines_costs_itself_only(home: Path, tmp_path: Pa
         session.requests = [*answers[:PLACE], poison, *answers[PLACE:]]
         plan = plan_run(run.experiment, home=home, requests=session.requests, model=facts, device=device)
         built = engine_stage.build_engine(session, engine, plan=plan, model=facts, device=device)
-        generated = engine_stage.generate_answers(session, engine, built=built)
+        generated = answering.generate_answers(session, engine, built=built)
 
     assert generated.stopped is None and sum(generated.statuses.values()) == len(answers) + 1 == 41
     rows = read_rows(home, "requests", run.run_id)

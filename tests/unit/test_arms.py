@@ -25,6 +25,9 @@ OTHER = NamedArm(name="other", adapter="b")
         ([LEGAL], []),
         ([LEGAL, OTHER], [("other", "legal")]),
         (["guided", LEGAL], []),  # neither the grammar nor the adapter is all that differs
+        (["free", "guided", "free_matched"], [("guided", "free")]),  # the control is not scored
+        (["free", "guided", "repair"], [("guided", "free"), ("repair", "free"), ("repair", "guided")]),
+        (["free", "repair"], [("repair", "free")]),
         (["guided", FORMED], [("legal-form", "guided")]),
         (
             ["free", "guided", LEGAL, FORMED],

@@ -71,6 +71,7 @@ CHANGES: tuple[Change, ...] = (
             "engines.prefill_yields",
             "steps.stands_for",
             *(f"samples.{column}" for column in ("windows", "window_tokens")),
+            "requests.repair_try",
             *(f"scores.{column}" for column in ("base_metric", "numerator", "denominator")),
             *(f"judgements.{column}" for column in _JUDGEMENTS.split()),
             *(f"gates.{column}" for column in _GATES.split()),

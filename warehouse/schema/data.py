@@ -63,7 +63,7 @@ REQUESTS = Table(
         text("engine_id", "The engine that answered."),
         text("dataset", "The dataset's name."),
         text("sample_id", "The sample."),
-        text("arm", "free, guided, or the name that the experiment gives an arm."),
+        text("arm", "free, guided, free_matched, repair, or the name that the experiment gives an arm."),
         text("kind", "generate or loglikelihood."),
         count("choice_index", "", "Which option, or window of a document, a log-likelihood request scores, from 0."),
         count("repeat", "", "Number of the repeat, from 0."),
@@ -71,7 +71,11 @@ REQUESTS = Table(
         text("adapter", "Adapter in use; NULL for none."),
         json("sampling", "Sampling settings."),
         flag("reused", "The answer came from an earlier run."),
-        text("status", "ok, invalid, truncated, refused, error or cancelled."),
+        text(
+            "status",
+            "ok, invalid, truncated, refused, error or cancelled (never sent: in the arm free_matched, one whose guided"
+            " answer is not there).",
+        ),
         text("error", "Why it failed; NULL where it did not."),
         text("output", "The answer."),
         text("reasoning", "The reasoning before the answer."),
@@ -111,5 +115,11 @@ REQUESTS = Table(
         ),
         number("whitespace_share", "share", "Share of the answer that is white space, 0 to 1."),
         number("energy_allocated_j", "J", "This request's share of the energy, by tokens."),
+        count(
+            "repair_try",
+            "",
+            "In the arm repair: 0 its free answer (that of the arm free stands there alone, where asked), 1 and up"
+            " its guided retries; the last one answered counts. NULL in other arms.",
+        ),
     ),
 )

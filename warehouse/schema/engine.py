@@ -124,16 +124,21 @@ GRAMMARS = Table(
         text("backend_version", "Its version."),
         text("kind", "json_schema, json_object, regex, choice, ebnf, python, math, sql or tool_calls."),
         text("schema", "The grammar itself: a JSON schema, a pattern, options, a grammar's text, tools; see `kind`."),
-        text("status", "accepted, refused, timeout, crashed or quarantined."),
-        text("message", "What the backend said against it."),
-        number("compile_s", "s", "Time to compile."),
-        flag("cached", "It was found compiled."),
-        texts("keywords", "Keywords of the schema language that it uses."),
+        text(
+            "status",
+            "accepted; refused by the backend; timeout or crashed: its compiler took too long or died before an engine "
+            "got it, so it is in quarantine.",
+        ),
+        text("message", "What the backend said against it, or how its compiler ended."),
+        number("compile_s", "s", "Time to compile, measured before the engine got it; NULL if it did not compile."),
+        flag("cached", "Status and time are those of an earlier run; NULL if it was not examined beforehand."),
+        texts("keywords", "Keywords of JSON Schema that it uses; NULL if it is none, or was not examined beforehand."),
         listed(
             "lint",
             pa.struct([("path", pa.string()), ("problem", pa.string()), ("instance", pa.string())]),
             "",
-            "Where this backend is known to drop or mishandle it, with an instance that shows it.",
+            "Where this backend departs from the schema (a JSON pointer), how, the smallest instance that shows it. "
+            "under-constrained and over-constrained are faults, the others notes. Empty: none found; NULL: not linted.",
         ),
     ),
 )

@@ -7,12 +7,13 @@ from typing import Any
 class Adapter(ABC):
     """One backend as vLLM sets it up. Only the child process makes one."""
 
-    spaces_after_commas = False
-    """Whether it wants a space after some commas of JSON where white space is forbidden."""
-
     @abstractmethod
     def build(self, *, config: Any, tokenizer: Any, vocab_size: int) -> Any:
         """vLLM's own object for the backend."""
+
+    def spaces_after(self) -> str:
+        """The separators of JSON after some of which it wants a space although white space is forbidden."""
+        return ""
 
     def reset(self, grammar: Any) -> None:
         """Back to the beginning of an answer."""

@@ -60,8 +60,8 @@ class Match:
 
     accepted: None where that is not known (`status` says why). why: what stopped it: `mask` (the token is not allowed),
     `token` (allowed, but the grammar does not follow), `end` (the answer may not end there). rest: the text from
-    there on, cut. mask_us: microseconds of each token's mask, if asked for; the last one is the end's. spaced: commas
-    that needed a space, which xgrammar writes in parts that a schema leaves open."""
+    there on, cut. mask_us: microseconds of each token's mask, if asked for; the last one is the end's. spaced:
+    separators that needed a space, which xgrammar writes in places."""
 
     status: Literal["answered", "timed out", "crashed"]
     accepted: bool | None

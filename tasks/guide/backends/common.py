@@ -15,7 +15,7 @@ from typing import Any
 from tasks.engine.grammar_form import vllm_arguments
 from tasks.guide.backends.adapter import Adapter
 from tasks.guide.backends.known import BACKENDS
-from tasks.guide.backends.spaces import Commas
+from tasks.guide.backends.spaces import Spaces
 from tasks.guide.backends.tokens import Encoder, load_tokenizer, stop_tokens
 
 _REST_SHOWN = 60
@@ -30,8 +30,8 @@ class Built:
     adapter: Adapter
     backend: Any
     grammar: Any
-    commas: bool
-    """Whether the text may need a space after some commas."""
+    spaces_after: str
+    """The separators of JSON after some of which the text may need a space."""
     bitmask: Any = None
 
 
@@ -103,10 +103,13 @@ class Room:
         fault = adapter.fault(grammar)
         if fault is not None:
             return answer | {"status": "refused", "stage": "compile", "words": fault}
-        commas = adapter.spaces_after_commas and not whitespace and asked["kind"] in ("json_schema", "json_object")
+        forbidden = not whitespace and asked["kind"] in ("json_schema", "json_object")
+        spaces_after = adapter.spaces_after() if forbidden else ""
         while len(self._built) >= MOST_KEPT:
             del self._built[next(iter(self._built))]
-        self._built[asked["handle"]] = Built(adapter=adapter, backend=backend, grammar=grammar, commas=commas)
+        self._built[asked["handle"]] = Built(
+            adapter=adapter, backend=backend, grammar=grammar, spaces_after=spaces_after
+        )
         return answer | {
             "status": "accepted",
             "grown_bytes": max(0, _resident_bytes() - before),
@@ -134,13 +137,13 @@ class Room:
         if built is None:
             return {"status": "unknown"}
         text, how = asked["text"], {"masks": asked["masks"], "apart": asked["apart"]}
-        if not built.commas:
+        if not built.spaces_after:
             return self._fed(built, text, **how)
-        commas = Commas(text)
+        spaces = Spaces(text, after=built.spaces_after)
         while True:
-            answer = self._fed(built, commas.text, **how)
-            if answer["accepted"] or not commas.space_before(answer["char"]):
-                return answer | {"spaced": commas.spaced}
+            answer = self._fed(built, spaces.text, **how)
+            if answer["accepted"] or not spaces.space_before(answer["char"]):
+                return answer | {"spaced": spaces.spaced}
 
     def _fed(self, built: Built, text: str, *, masks: bool, apart: bool) -> dict[str, Any]:
         built.adapter.reset(built.grammar)

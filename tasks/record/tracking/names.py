@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from schemas.arm import arm_words, stored_arms
+from schemas.metric import is_score
 
 MAX_METRICS = 49
 """MLflow's compare page freezes with many more."""
@@ -26,6 +27,9 @@ _ENGINE = tuple(
 )
 """Of what the engine did, what two runs are compared by; the others stay in the warehouse."""
 _FORM = (".form.empirical_coverage", ".form.parse_failures")
+_GUIDE = ("guide.mask_us_per_token", "guide.tokens_per_s_ratio", "guide.throughput_ratio")
+_GUIDE_OF_DATASETS = (".guide.parse_failures_reduction", ".repair.repaired_share", ".repair.output_tokens_ratio")
+"""Of what guiding and repairing do; the rest stays in the warehouse."""
 _FAILED_OF = "timing.ttft_ms.p50"
 _NOT_COMPARED = ("block_size", "core", "cores", "cudagraph_capture_sizes", "grammar_whitespace")
 """Options that follow from others or from the machine: in the plan, not among the params."""
@@ -128,12 +132,15 @@ def _rank(row: Row, *, of_arm: bool) -> int | None:
     name = row["name"]
     if name.startswith("engine."):
         return 4 if name in _ENGINE and not of_arm else None
+    if name.startswith("grammar."):
+        return 5 if not of_arm else None
     if name.startswith("timing."):
         return 3 if name in _TIMES or name in _WHOLE else None
     if name.startswith("perf."):
         return 3 if of_arm and row["cell_id"] is not None else None
-    if ".form." in name:
-        return 1 if name.endswith(_FORM) else None
+    if not is_score(name) or name.startswith("guide."):
+        kept = name in _GUIDE or name.endswith(_GUIDE_OF_DATASETS)
+        return 1 if name.endswith(_FORM) else 2 if kept else None
     return -1 if row.get("scope") == "group" else 0
 
 

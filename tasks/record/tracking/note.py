@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from schemas.metric import is_score
 from tasks.record.tracking.publication import RUN_PAGE
 
 NOTE_CHARACTERS = 7500
@@ -96,7 +97,7 @@ def _failure(run: Row) -> str:
 
 
 def _headline(metrics: Sequence[Row]) -> str:
-    shown = [row for row in metrics if row["scope"] in ("dataset", "group") and ".form." not in row["name"]]
+    shown = [row for row in metrics if row["scope"] in ("dataset", "group") and is_score(row["name"])]
     if not shown:
         return ""
     lines = ["| metric | arm | value | 95 % interval | n |", "| --- | --- | ---: | ---: | ---: |"]

@@ -1,6 +1,7 @@
 """What guiding changes: paired differences, the samples behind them, and the form of each arm's answers."""
 
-from tasks.report.arms import form_rows
+from schemas.arm import FREE_MATCHED
+from tasks.report.arms import form_rows, guiding
 from tasks.report.data import ReportData
 from tasks.report.quality import arm_comparisons
 from tasks.report.sections.section import Section
@@ -16,5 +17,12 @@ def section(data: ReportData) -> Section | None:
         anchor="arms",
         title="Free against guided" if set(pairs) <= {("guided", "free")} else "Arms compared",
         template="_arms.html.j2",
-        context={"comparisons": compared, "form": form, "pairs": pairs, "pair": data.pair},
+        context={
+            "comparisons": compared,
+            "form": form,
+            "pairs": pairs,
+            "pair": data.pair,
+            "guiding": guiding(data),
+            "matched": FREE_MATCHED in data.arms,
+        },
     )

@@ -33,8 +33,8 @@ def watch(pulse: Pulse, *, seconds: float) -> tuple[str | None, float]:
 
 
 def test_one_that_works_is_waited_for_and_one_that_is_stopped_is_hung(busy: subprocess.Popen[bytes]) -> None:
-    pulse = Pulse(pid=busy.pid, hang_s=600, idle_s=3)
-    assert watch(pulse, seconds=7) == (None, 7)
+    pulse = Pulse(pid=busy.pid, hang_s=600, idle_s=1)
+    assert watch(pulse, seconds=5) == (None, 5)
     os.killpg(busy.pid, signal.SIGSTOP)
     why, after = watch(pulse, seconds=20)
     assert why is not None and "no processor time" in why

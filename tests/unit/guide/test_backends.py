@@ -13,7 +13,7 @@ import pytest
 from tasks.guide.backends import BACKENDS, Backends
 from tasks.guide.backends.instances import compact, in_order, orders, take
 from tasks.guide.backends.parts import Parts
-from tasks.guide.backends.spaces import Commas
+from tasks.guide.backends.spaces import Spaces
 
 USABLE = ("xgrammar", "guidance", "outlines")
 POINT = {
@@ -117,11 +117,18 @@ def test_xgrammars_spaces_in_open_parts_are_no_rejection(grammar_backends: Backe
     assert (matched.accepted, matched.spaced) == (True, 4)
 
 
-def test_commas_get_their_spaces_by_container() -> None:
-    commas = Commas('{"a":[1,"x,y",[2,3]],"b":1}')
-    assert commas.space_before(8)
-    assert commas.text == '{"a":[1, "x,y", [2, 3]],"b":1}'
-    assert not commas.space_before(8)
+def test_separators_get_their_spaces_by_container_and_kind() -> None:
+    spaces = Spaces('{"a":[1,"x,y",[2,3]],"b":1}', after=",")
+    assert spaces.space_before(8)
+    assert spaces.text == '{"a":[1, "x,y", [2, 3]],"b":1}'
+    assert not spaces.space_before(8)
+    spaces = Spaces('{"a":[1,{"x:":2}],"b":1}', after=",:")
+    assert spaces.space_before(5)
+    assert spaces.text == '{"a": [1,{"x:": 2}],"b": 1}'
+    assert spaces.space_before(9)
+    assert spaces.text == '{"a": [1, {"x:": 2}],"b": 1}'
+    assert spaces.space_before(21)
+    assert (spaces.text, spaces.spaced) == ('{"a": [1, {"x:": 2}], "b": 1}', 5)
 
 
 def test_a_pattern_that_never_ends_costs_its_own_line(grammar_backends: Backends) -> None:

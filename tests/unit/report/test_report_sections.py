@@ -108,6 +108,26 @@ def test_accepted_grammars_are_one_row_and_a_refused_one_is_told_apart() -> None
     assert max(row["slowest"] for row in rows[1:]) == 3.9
 
 
+def test_what_the_lint_found_is_shown_faults_first() -> None:
+    tables = report_rows.tables(sizes={"extract": 3})
+    shape = {**tables["grammars"][0], "status": "accepted", "message": None, "compile_s": 0.01}
+    note = {"path": "", "problem": "order: only in this order", "instance": '{"b":1}'}
+    fault = {"path": "/required", "problem": "under-constrained: not <enforced>", "instance": '{"x":""}'}
+    tables["grammars"] = [
+        {**shape, "grammar_id": "a", "lint": [note]},
+        {**shape, "grammar_id": "b", "lint": [fault]},
+        {**shape, "grammar_id": "c", "lint": None},
+        {**shape, "grammar_id": "d", "lint": [], "kind": "regex"},
+    ]
+    run = run_of(tables)
+    (section,) = [made for made in sections(run) if made.anchor == "grammars"]
+    context = section.context
+    assert (context["linted"], context["schemas"], context["wrong"]) == (2, 3, 1)
+    assert [(row["grammar_id"], row["fault"]) for row in context["findings"]] == [("b", True), ("a", False)]
+    page = render(run)
+    assert "the backend gets 1 silently wrong" in page and "not &lt;enforced&gt;" in page and "/required" in page
+
+
 def test_the_links_follow_the_bases_and_without_one_say_what_shows_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     run = {
         "mlflow_run_id": "24189472eb6a452db55c080c29753a2b",
