@@ -50,7 +50,7 @@ class Repair(Config):
     """How the arm `repair` goes on where a free answer does not obey its dataset's guide."""
 
     retries: Annotated[int, Field(ge=1, le=10)] = 1
-    """How often, at most, a guided answer is asked for in place of one; each only where the one before was not valid."""
+    """How often, at most, a guided answer is asked for in place of one; each only where the last was not valid."""
     temperature: Annotated[float, Field(gt=0, le=10)] | None = None
     """Of the second retry and those after it; without it, the sampling's own. The first is drawn as `guided` is. A
     `seed` counts up with them."""
