@@ -7,7 +7,7 @@ from schemas.summary import DatasetsSummary
 from tasks.engine.keeper import EngineKeeper
 from tasks.engine.step import build_engine
 from tasks.preflight.beside import Preflight
-from tasks.preflight.step import examine_grammars
+from tasks.preflight.step import examine_grammars, warm_grammars
 from tasks.preflight.words import in_a_line, warnings_of
 from tasks.session import Session
 
@@ -46,6 +46,7 @@ def build(
     if preflight.begun:
         with console.step("grammars") as said:
             examine_grammars(session, preflight)
+            built = warm_grammars(session, engine, built=built)
             if session.preflight is not None:
                 said.append(in_a_line(session.preflight))
                 warnings += warnings_of(session.preflight, session.requests)

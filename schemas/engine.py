@@ -110,6 +110,12 @@ class Preflight(Config):
     limit_s: Annotated[float, Field(gt=0)] = 300.0
     """Seconds for compiling all of them. What is not compiled by then goes to the engine unexamined; the run says how
     many, and the next run goes on from there."""
+    warm: bool = True
+    """Whether the engine compiles what was found good before the first request is sent, so that no answer waits for a
+    compiler; `grammar.warm_s` says how long that took. Without it, the first answers of each grammar do wait, as they
+    would in a server that has just started."""
+    warm_limit_s: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds for that, by the times that compiling them took beforehand. The others are compiled when they are met."""
     lint: bool = True
     """Whether JSON schemas are linted too: the backend is probed for what it takes and should not, and the other way
     round."""

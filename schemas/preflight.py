@@ -60,7 +60,9 @@ class PreflightSummary(_Facts):
     unexamined: how many there was no time for, so that the engine gets them as they are. unlinted: JSON schemas that
     the backend takes and that were not linted, being too many or for want of time. lost: why nothing, or no more, could
     be examined. notes: what else went wrong. start_s: how long the compiler's process took to start; None where none
-    was needed. wall_s: from the beginning to the end of it all, beside other steps."""
+    was needed. wall_s: from the beginning to the end of it all, beside other steps.
+    warmed: how many the engine compiled before its first request, in warm_s, and unwarmed: how many of those that it
+    was asked for it did not; None where it was not asked."""
 
     backend: str
     backend_version: str | None
@@ -71,3 +73,6 @@ class PreflightSummary(_Facts):
     notes: list[str] = []
     start_s: float | None = None
     wall_s: float = 0.0
+    warmed: int | None = None
+    unwarmed: int | None = None
+    warm_s: float | None = None

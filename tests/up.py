@@ -177,7 +177,7 @@ class Up:
             if state in wanted:
                 return state
             assert state not in ENDED, f"{state}: {self.flow_run(flow_run)['state']}\n{self.log('worker-gpu')[-3000:]}"
-            time.sleep(0.2)
+            time.sleep(0.4)
         raise AssertionError(f"still {state} after {timeout_s} s\n{self.log('worker-gpu')[-3000:]}")
 
     def wait_progress(self, flow_run: str, *, above: float, timeout_s: float = 240) -> None:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tasks.engine.settings import ProcessSettings, engine_environment
 START_TIMEOUT_S = 600.0
 _CLOSE_TIMEOUT_S = 15.0
 _POLL_MS = 200
+_WARM_GRACE_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +215,14 @@ class EngineClient:
         message = self._reply("reschedule", "while rescheduling", timeout_s)
         if isinstance(message, protocol.Refused):
             raise EngineError(f"the engine cannot change its schedule: {message.reason}")
+
+    def warm(self, grammars: Sequence[protocol.WireGrammar], *, limit_s: float) -> protocol.Warmed:
+        """Has the engine compile these grammars, for at most about so many seconds. Only between requests."""
+        self._send(protocol.Warm(grammars=list(grammars), limit_s=limit_s))
+        message = self._receive(limit_s + _WARM_GRACE_S)
+        if not isinstance(message, protocol.Warmed):
+            raise self._error("while compiling grammars", f"unexpected {type(message).__name__}")
+        return message
 
     def sleep(self, *, level: int = 1, timeout_s: float = 120.0) -> None:
         """Has the engine give its GPU memory back; only between requests, and built with `sleep_mode`. level 1 keeps

@@ -71,6 +71,14 @@ class ResetPrefixCache(Message):
     """Forget every cached prefix; answered by a Done."""
 
 
+class Warm(Message):
+    """Compile these grammars, so that the first answers that they guide do not wait for it; between requests. Answered
+    by a Warmed. limit_s: what is not compiled by then is left to its first request."""
+
+    grammars: list[WireGrammar]
+    limit_s: float
+
+
 class Stats(Message):
     """Ask for the engine's counters; answered by a StatsReply."""
 
@@ -100,7 +108,7 @@ class Close(Message):
     """Shut the engine down and leave."""
 
 
-ToEngine = Build | Submit | Abort | ResetPrefixCache | Reschedule | Stats | Sleep | Wake | Close
+ToEngine = Build | Submit | Abort | ResetPrefixCache | Reschedule | Warm | Stats | Sleep | Wake | Close
 
 # ---------------------------------------------------------------- engine -> flow
 
@@ -252,6 +260,13 @@ class Steps(Message):
     totals: WireTotals
 
 
+class Warmed(Message):
+    """How many of the grammars are compiled, and the seconds that it took."""
+
+    grammars: int
+    seconds: float
+
+
 class StatsReply(Message):
     counters: dict[str, float]
 
@@ -277,7 +292,7 @@ class Failed(Message):
     traceback: str
 
 
-FromEngine = Hello | Built | Results | Progress | Steps | StatsReply | Done | Refused | Failed
+FromEngine = Hello | Built | Results | Progress | Steps | Warmed | StatsReply | Done | Refused | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _to_engine = msgspec.msgpack.Decoder(ToEngine)

@@ -1,11 +1,13 @@
 """What a real engine tells of its steps, counted against what was asked of it and what it answered."""
 
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tasks.engine.client import EngineClient
-from tasks.engine.protocol import Steps, WireResult, WireStep
+from tasks.engine.protocol import Steps, WireGrammar, WireResult, WireStep
 from tasks.record.steps import StepTotals, engine_metrics
 from tests.e2e.engine_client import answers, engine, request
 
@@ -63,6 +65,30 @@ def test_where_the_threshold_yields_it_holds_only_while_a_short_prompt_waits(cli
         name: each.token_ids for name, each in told[False].items()
     }
     client.reschedule(threshold=64, budget=512)
+
+
+def _schema(mark: str, properties: int) -> WireGrammar:
+    names = [f"{mark}{number:04d}" for number in range(properties)]
+    content = {"type": "object", "properties": {name: {"type": "integer"} for name in names}, "required": names}
+    return WireGrammar(kind="json_schema", content=json.dumps(content | {"additionalProperties": False}))
+
+
+def test_grammars_are_warm_before_the_first_request_and_no_step_tells_of_it(client: EngineClient) -> None:
+    waited = {}
+    client.warm([_schema("first", 1)], limit_s=30)  # the backend itself is loaded with it
+    for name in ("cold", "warm"):
+        grammar = _schema(name, 400)
+        if name == "warm":
+            refused = WireGrammar(kind="json_schema", content='{"type": "array", "uniqueItems": true}')
+            done = client.warm([grammar, refused], limit_s=30)
+            assert (done.grammars, done.seconds > 0) == (1, True)
+        asked = msgspec.structs.replace(request(f"grammar-{name}", [5, 6, 7], max_tokens=3), grammar=grammar)
+        found, messages = answers(client, [asked])
+        assert sum(message.totals.steps for message in messages) == 3
+        waited[name] = found[asked.request_id].queued_ms
+    assert waited["warm"] * 3 < waited["cold"]
+    assert client.warm([_schema("late", 900), _schema("later", 900)], limit_s=0.001).grammars == 0
+    assert answers(client, [request("after-late", [5, 6, 7], max_tokens=3)])[0]["after-late"].error is None
 
 
 def test_what_the_prefix_cache_knew_was_not_computed_again(client: EngineClient) -> None:

@@ -48,9 +48,7 @@ def killed(up: Up) -> tuple[str, list[psutil.Process], float]:
     """A flow that is killed while its engine is built: tests/faults/test_killed.py has the kill among answers.
     Gives the flow run, its engine's processes, and when it was."""
     flow_run = up.launch(**SMALL)
-    wait_for(
-        lambda: children_of_runs(up) and _in_mlflow(up, flow_run), timeout_s=120, what="an engine and MLflow's run"
-    )
+    wait_for(lambda: children_of_runs(up) and _in_mlflow(up, flow_run), timeout_s=120, what="its engine", every_s=0.3)
     flow = next(each for each in up.flow_processes() if "flows.launched" in " ".join(each.cmdline()))
     engines = children_of_runs(up)
     up.kill(flow)
@@ -168,14 +166,14 @@ def test_the_engine_slot_of_a_killed_flow_comes_free(up: Up, killed: tuple[str, 
 
 
 def _slot_free(up: Up, *, within_s: float) -> None:
-    wait_for(lambda: up.slots_in_use() == 0, timeout_s=within_s, what="the slot is free")
+    wait_for(lambda: up.slots_in_use() == 0, timeout_s=within_s, what="the slot is free", every_s=1)
 
 
 @pytest.fixture(scope="module")
 def both(up: Up) -> tuple[str, Done]:
     """A run of the config that the folder has in which it was started, and a command's that began while it ran."""
     flow_run = up.launch(**SMALL, config="own")
-    wait_for(lambda: up.slots_in_use() == 1, timeout_s=120, what="it has the engine, and builds it")
+    wait_for(lambda: up.slots_in_use() == 1, timeout_s=120, what="it has the engine, and builds it", every_s=0.5)
     less = ("--limit", "1", "--set", "datasets=[arithmetic]", "--set", "arms=[free]")
     done = assay("run", "quickstart", *less, "--json", home=up.home)
     assert up.wait(flow_run, "Completed") == "Completed"

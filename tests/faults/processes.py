@@ -45,14 +45,16 @@ def wait_until_gone(mark: str, *, timeout_s: float) -> list[int]:
     return left
 
 
-def wait_for(condition: object, *, timeout_s: float, what: str) -> None:
-    """Waits until `condition()` is true. Raises AssertionError with `what` if it does not become so."""
+def wait_for(condition: object, *, timeout_s: float, what: str, every_s: float = 0.05) -> None:
+    """Waits until `condition()` is true. Raises AssertionError with `what` if it does not become so.
+
+    every_s: how often it is looked at; more seldom where looking takes time from what is waited for."""
     assert callable(condition)
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         if condition():
             return
-        time.sleep(0.05)
+        time.sleep(every_s)
     raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
 
 

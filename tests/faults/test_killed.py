@@ -65,7 +65,7 @@ def started(
             raise AssertionError(f"the run ended too early: {flow.communicate()[1]}")
         return len(answers(home)) >= SOME
 
-    wait_for(some_answers, timeout_s=240, what="some answers on disk")
+    wait_for(some_answers, timeout_s=240, what="some answers on disk", every_s=0.2)
     return flow, mark
 
 

@@ -190,6 +190,11 @@ def together(answers: list[protocol.FromEngine]) -> protocol.FromEngine:
                 resolved={**first.resolved, "data_parallel_size": len(answers), "cores": cores},
                 phases=_merged([each.phases for each in built], max),
             )
+        case protocol.Warmed():
+            warmed = _of(protocol.Warmed, answers)
+            return protocol.Warmed(
+                grammars=min(each.grammars for each in warmed), seconds=max(each.seconds for each in warmed)
+            )
         case protocol.StatsReply():
             counters = _merged([each.counters for each in _of(protocol.StatsReply, answers)], sum)
             return protocol.StatsReply(counters=counters)

@@ -14,6 +14,7 @@ from tasks.engine.worker.phases import PhaseClock
 from tasks.engine.worker.step_log import StepLog
 from tasks.engine.worker.stops import heed_all_stops
 from tasks.engine.worker.trace import Trace
+from tasks.engine.worker.warming import warm
 from tasks.engine.worker.yielding import Yielding
 
 PROGRESS_EVERY_S = 0.4
@@ -74,16 +75,24 @@ class EngineLoop:
                 self._reschedule(message)
             case protocol.Stats():
                 self._send(protocol.StatsReply(counters=self._counters()))
+            case protocol.Warm() | protocol.Sleep() | protocol.Wake():
+                self._between_requests(message)
+            case protocol.Close():
+                self._trace.end(self._engine)
+                return False
+        return True
+
+    def _between_requests(self, message: protocol.Warm | protocol.Sleep | protocol.Wake) -> None:
+        match message:
+            case protocol.Warm():
+                self._send(warm(self._engine, message.grammars, limit_s=message.limit_s, add=self._add))
+                self._log.message()  # these steps are nobody's
             case protocol.Sleep():
                 self._engine.sleep(level=message.level)
                 self._send(protocol.Done(command="sleep"))
             case protocol.Wake():
                 self._engine.wake_up()
                 self._send(protocol.Done(command="wake"))
-            case protocol.Close():
-                self._trace.end(self._engine)
-                return False
-        return True
 
     def _build(self, message: protocol.Build) -> None:
         inprocess = message.options["core"] != "multiprocess"

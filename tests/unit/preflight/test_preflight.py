@@ -19,6 +19,7 @@ from tasks.preflight.examine import Bench, Examination
 from tasks.preflight.known import FOLDER, Known
 from tasks.preflight.quarantine import quarantined
 from tasks.preflight.used import used_grammars
+from tasks.preflight.warm import worth_warming
 from tasks.preflight.words import compile_metrics, disagreements, in_a_line, warnings_of
 from tasks.record.rows import grammar_rows
 
@@ -240,3 +241,17 @@ def test_preflight_off_is_short_for_disabled() -> None:
     assert GrammarOptions.model_validate({"preflight": "off"}).preflight == Preflight(enabled=False)
     assert GrammarOptions.model_validate({"preflight": False}).preflight.enabled is False
     assert GrammarOptions.model_validate({"preflight": {"lint": False}}).preflight == Preflight(lint=False)
+
+
+def test_the_engine_warms_what_is_good_the_slowest_first_as_far_as_the_time_goes() -> None:
+    asked = [request(name, "regex", f"[a-z]{name[1:]}") for name in ("r1", "r2", "r3", "r4", "r5")]
+    times = {"r1": 0.1, "r2": 0.4, "r3": 0.2}
+    known = [examined(each, compile_s=times[each.request_id]) for each in asked[:3]]
+    known.append(examined(asked[3], status="refused", message="no"))
+    found = PreflightSummary(backend="xgrammar", backend_version="1", examined=known)
+    chosen = [each.content for each in worth_warming(found, [*asked, asked[1]], limit_s=9)]
+    assert chosen == ["[a-z]2", "[a-z]3", "[a-z]1"]
+    assert [each.content for each in worth_warming(found, asked, limit_s=0.55)] == ["[a-z]2", "[a-z]1"]
+    assert worth_warming(found, asked[3:], limit_s=9) == []
+    guidance = found.model_copy(update={"backend": "guidance"})
+    assert [each.content for each in worth_warming(guidance, asked, limit_s=9)] == ["[a-z]1"]
