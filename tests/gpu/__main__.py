@@ -1,7 +1,7 @@
 """What assay says of GPUs, measured on this machine's card.
 
-    python -m tests.gpu [--cases graphs,speculation,parallel,flow,mixed2,grid,best,memory] [--out DIR] [--passes 4]
-        [--minutes M] [--builds N] [--earlier FILE] [--gguf FILE] [--shard 0/4]
+    python -m tests.gpu [--cases graphs,speculation,parallel,flow,mixed2,grid,best,memory,guided] [--out DIR]
+        [--passes 4] [--minutes M] [--builds N] [--earlier FILE] [--gguf FILE] [--shard 0/4]
 
 Each row is kept in DIR/results.jsonl as it is measured; a run that was cut short goes on where it stopped. Controls
 and candidates stand on the card at the same time and are asked in turn. What fails is told, kept in DIR/failed.txt, and

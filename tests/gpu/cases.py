@@ -13,6 +13,7 @@ from tasks.plan.device import read_device_facts
 from tests.gpu.bench import Bench, built, in_turn, measure, reschedule, schedule, sized_engine
 from tests.gpu.engines import Arm, ask, plan, standing
 from tests.gpu.flow import flow
+from tests.gpu.guided import guided
 from tests.gpu.loads import Load, batch, chat, documents, mix
 from tests.gpu.models import LARGE, SMALL
 from tests.gpu.parallel import parallel
@@ -302,4 +303,5 @@ CASES: dict[str, Callable[[Bench], None]] = {
     "grid": grid,
     "best": best,
     "memory": memory,
+    "guided": guided,
 }

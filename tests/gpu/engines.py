@@ -115,7 +115,7 @@ def ask(engine: Standing, load: Load, *, seed: int, vocabulary: int) -> dict[str
     engine.client.take_steps()  # what came before is not this load's
     counter = _counter()
     before = counter.read(cards=engine.arm.cards)
-    results = sorted(_answers(engine.client, requests, at_once=load.at_once or len(requests)), key=_place)
+    results = sorted(results_of(engine.client, requests, at_once=load.at_once or len(requests)), key=place_of)
     after = counter.read(cards=engine.arm.cards)
     for result, output in zip(results, load.output_tokens, strict=True):
         if result.error is not None or len(result.token_ids) != output:
@@ -137,7 +137,7 @@ def _counter() -> Counter:
     return Counter()
 
 
-def _answers(client: EngineClient, requests: Sequence[WireRequest], *, at_once: int) -> list[WireResult]:
+def results_of(client: EngineClient, requests: Sequence[WireRequest], *, at_once: int) -> list[WireResult]:
     """Raises EngineDied for an engine that says nothing any more."""
     waiting = deque(requests)
     results: list[WireResult] = []
@@ -189,14 +189,14 @@ def _sums(lists: Sequence[Sequence[int]]) -> list[int]:
     return [sum(each[place] for each in lists if place < len(each)) for place in range(longest)]
 
 
-def _place(result: WireResult) -> int:
+def place_of(result: WireResult) -> int:
     return int(result.request_id.rpartition("-")[2])
 
 
 def figures(results: Sequence[WireResult], *, prompt_tokens: Sequence[int]) -> dict[str, Any]:
     """Seconds for all, the median milliseconds a token, tokens a second, and the times to the first token of short and
     long prompts (p50 and p99, seconds)."""
-    ordered = sorted(results, key=_place)
+    ordered = sorted(results, key=place_of)
     began, ended = min(each.sent_at for each in ordered), max(each.finished_at for each in ordered)
     tpot = [
         (each.last_token_at - each.first_token_at) * 1000 / (len(each.token_ids) - 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks.cells.spread import geometric
 from tests.gpu.record import read_rows
-from tests.gpu.tables_more import flow, parallel, speculation
+from tests.gpu.tables_more import flow, guided, parallel, speculation
 from tests.gpu.tables_parts import (
     Row,
     j_per_token,
@@ -155,6 +155,7 @@ TABLES: dict[str, Callable[[Sequence[Row]], str]] = {
     "grid": grid,
     "best": best,
     "memory": memory,
+    "guided": guided,
 }
 
 

@@ -1,5 +1,6 @@
 """The tables of speculation, of two cards, and of whole runs."""
 
+import statistics
 from collections.abc import Sequence
 
 from tests.gpu.tables_parts import Row, j_per_token, median, ratio, shown, table, values, without_empty
@@ -134,3 +135,23 @@ def flow(rows: Sequence[Row]) -> str:
     text = without_empty((*head, "steps", "accepted", "J a token"), runs)
     parts = table(("model", "run", "memory", "predicted GiB", "found GiB", "predicted / found"), memory)
     return f"{text}\n\n{parts}"
+
+
+def guided(rows: Sequence[Row]) -> str:
+    """Tokens a second of free answers and of guided ones of the same lengths: the median, and of the passes' ratios."""
+    lines = []
+    for load in values(rows, "load"):
+        for engine in dict.fromkeys(str(arm).partition(": ")[0] for arm in values(rows, "arm")):
+            own = {row["arm"].partition(": ")[2]: [] for row in rows}
+            for row in rows:
+                if row["load"] == load and row["arm"].startswith(f"{engine}: "):
+                    own[row["arm"].partition(": ")[2]].append(row)
+            cells = [shown(median(rows, "output_tokens_per_s", load=load, arm=f"{engine}: matched"))]
+            for arm in ("cold", "warm", "again"):
+                free = {row["pass_"]: row["output_tokens_per_s"] for row in own.get("matched", [])}
+                pairs = [row["output_tokens_per_s"] / free[row["pass_"]] for row in own.get(arm, [])]
+                cells.append(f"{statistics.median(pairs):.3f}" if pairs else "")
+            cells.append(shown(median(rows, "warm_s", load=load, arm=f"{engine}: warm")))
+            lines.append((load, engine, *cells))
+    head = ("load", "engine", "matched, tok/s", "cold / matched", "warm / matched", "again / matched", "warming, s")
+    return without_empty(head, lines)
