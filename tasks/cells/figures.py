@@ -200,9 +200,9 @@ def _energy(requests: Sequence[Row], telemetry: Sequence[Row], engine: Row | Non
         return
     total = sum(joules for joules in drawn if joules is not None)
     yield Figure(name="energy.j", value=total, unit="J", direction="lower")
-    tokens = sum(row["output_tokens"] or 0 for row in requests if _answered(row) and row["kind"] == "generate")
-    if tokens:
-        yield Figure(name="energy.j_per_output_token", value=total / tokens, unit="J/token", direction="lower")
+    tokens = [row["output_tokens"] for row in requests if _answered(row) and row["kind"] == "generate"]
+    if None not in tokens and sum(tokens):
+        yield Figure(name="energy.j_per_output_token", value=total / sum(tokens), unit="J/token", direction="lower")
 
 
 def _drawn(rows: Sequence[Row], begin: float, end: float) -> float | None:

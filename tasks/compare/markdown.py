@@ -21,14 +21,13 @@ _DIFFERENCES = 30
 def markdown(comparison: RunComparison, *, flips: int = 10) -> str:
     """Verdict, table, what flipped (at most so many of each result and way), what else differs, times."""
     candidate, baseline = comparison.candidate, comparison.baseline
-    parts = [
-        f"**{escaped(words.sentence(comparison))}**",
-        f"Candidate {code(candidate.label)} ({escaped(candidate.name)}) against baseline {code(baseline.label)} "
-        f"({escaped(baseline.name)}), paired by sample; margin {comparison.margin:g}.",
-        _results(comparison),
-    ]
-    if comparison.notes:
-        parts.append("\n".join(f"- ⚠️ {escaped(note)}" for note in comparison.notes))
+    parts = opening(
+        words.sentence(comparison),
+        sides=[(candidate.label, candidate.name), (baseline.label, baseline.name)],
+        paired_by=f"sample; margin {comparison.margin:g}",
+        results=_results(comparison),
+        notes=comparison.notes,
+    )
     if flips and comparison.flips:
         parts.append(_flips(comparison, most=flips))
     if comparison.differences:
@@ -37,6 +36,23 @@ def markdown(comparison: RunComparison, *, flips: int = 10) -> str:
     if times:
         parts.append(times)
     return "\n\n".join(parts) + "\n"
+
+
+def opening(
+    sentence: str, *, sides: Sequence[tuple[str, str]], paired_by: str, results: str, notes: Sequence[str]
+) -> list[str]:
+    """What every comparison begins with. sides: label and name of the candidate and of the baseline; results: the table
+    of verdicts."""
+    (one, its_name), (other, others_name) = sides
+    parts = [
+        f"**{escaped(sentence)}**",
+        f"Candidate {code(one)} ({escaped(its_name)}) against baseline {code(other)} ({escaped(others_name)}), "
+        f"paired by {paired_by}.",
+        results,
+    ]
+    if notes:
+        parts.append("\n".join(f"- ⚠️ {escaped(note)}" for note in notes))
+    return parts
 
 
 def escaped(text: str) -> str:

@@ -2,7 +2,7 @@
 text."""
 
 from tasks.compare import words
-from tasks.compare.markdown import MARKS, code, cut, escaped, table
+from tasks.compare.markdown import MARKS, code, cut, escaped, opening, table
 from tasks.corpus import compare_words as told
 from tasks.corpus.compare import BackendCompared, Changed, CorpusComparison
 from tasks.report.numbers import DASH
@@ -10,15 +10,13 @@ from tasks.report.numbers import DASH
 
 def markdown(found: CorpusComparison, *, most: int = 10) -> str:
     """Verdicts, coverage by split, times, and of each backend at most so many schemas that came out otherwise."""
-    own, other = found.sides
-    parts = [
-        f"**{escaped(told.sentence(found))}**",
-        f"Candidate {code(own.run_id)} ({escaped(own.name)}) against baseline {code(other.run_id)} "
-        f"({escaped(other.name)}), paired by schema; margin {found.margin:g}.",
-        _results(found),
-    ]
-    if found.notes:
-        parts.append("\n".join(f"- ⚠️ {escaped(note)}" for note in found.notes))
+    parts = opening(
+        told.sentence(found),
+        sides=[(each.run_id, each.name) for each in found.sides],
+        paired_by=f"schema; margin {found.margin:g}",
+        results=_results(found),
+        notes=found.notes,
+    )
     parts.append(_rows("Coverage by split", told.coverage_rows(found), texts=2))
     times = told.time_rows(found)
     if times:

@@ -219,7 +219,9 @@ class EngineClient:
     def warm(self, grammars: Sequence[protocol.WireGrammar], *, limit_s: float) -> protocol.Warmed:
         """Has the engine compile these grammars, for at most about so many seconds. Only between requests."""
         self._send(protocol.Warm(grammars=list(grammars), limit_s=limit_s))
-        message = self._receive(limit_s + _WARM_GRACE_S)
+        message = self._receive_or_none(limit_s + _WARM_GRACE_S)
+        if message is None:
+            raise self.hung("it was given grammars to compile and said nothing any more", while_="compiling grammars")
         if not isinstance(message, protocol.Warmed):
             raise self._error("while compiling grammars", f"unexpected {type(message).__name__}")
         return message
@@ -264,9 +266,9 @@ class EngineClient:
         self._context.term()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def hung(self, why: str) -> EngineDied:
+    def hung(self, why: str, *, while_: str = "answering") -> EngineDied:
         """The error for an engine that lives and says nothing. why: how that was noticed."""
-        return self._error("while answering", why, how="hung")
+        return self._error(f"while {while_}", why, how="hung")
 
     def _send(self, message: protocol.ToEngine) -> None:
         try:

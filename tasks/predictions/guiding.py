@@ -7,28 +7,14 @@ from typing import Any
 from schemas.arm import REPAIR, stored_arms
 from schemas.dataset import NamedDataset
 from schemas.metric import Aggregate
-from schemas.sample import Response
 from tasks.record.answers import last_attempts
 from tasks.score.guiding import RESUMED, guiding_metrics
 from tasks.score.repairing import repair_metrics
+from tasks.score.stage import COLUMNS
 from warehouse.parquet import read_rows
 
 Row = Mapping[str, Any]
-_COLUMNS = (
-    *Response.__slots__,
-    "phase",
-    "revision",
-    "repair_try",
-    "prompt_tokens",
-    "output_tokens",
-    "whitespace_share",
-    "sent_at",
-    "ttft_ms",
-    "tpot_ms",
-    "e2e_ms",
-    "prefill_ms",
-    "decode_ms",
-)
+_COLUMNS = (*COLUMNS, "phase", "revision")
 _DIED = ("died", "hung", "out_of_memory")
 
 

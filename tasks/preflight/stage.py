@@ -33,8 +33,9 @@ def warm_grammars(session: Session, keeper: EngineKeeper, *, built: BuiltEngine)
     found, options = session.preflight, session.run.experiment.engine.grammar.preflight
     if found is None or not options.warm:
         return built
+    requests = [*session.requests, *session.retries]
     try:
-        session.preflight = warmed(found, session.requests, keeper.client, limit_s=options.warm_limit_s)
+        session.preflight = warmed(found, requests, keeper.client, limit_s=options.warm_limit_s)
     except EngineDied as died:
         left = len(session.requests)
         after = keeper.after(died, plan=built.plan, model=built.model, while_="answering", in_flight=0, left=left)

@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import Environment
 from markupsafe import Markup
 
 from tasks.compare import words
@@ -40,20 +42,27 @@ _LABEL = 60
 
 def render(comparison: RunComparison) -> str:
     """The whole page. Its content policy admits its own style by its hash, and no script, picture or address."""
-    css = "\n".join((HERE / name).read_text(encoding="utf-8") for name in _STYLES)
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     templates = environment(ReportData(run={"run_id": comparison.candidate.run_id}))
     templates.filters.update(value=words.value, target=_target, said=_said)
     title = f"{comparison.candidate.name} against {comparison.baseline.name}"
     shared = {"c": comparison, "words": words, "figures": _figures(comparison)}
+    return page(templates, _sections(comparison), shared=shared, title=title, run_id=comparison.candidate.run_id)
+
+
+def page(
+    templates: Environment, sections: Sequence[Section], *, shared: Mapping[str, Any], title: str, run_id: str
+) -> str:
+    """A comparison's page of these sections. shared: what all of their templates know."""
+    css = "\n".join((HERE / name).read_text(encoding="utf-8") for name in _STYLES)
+    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     inside = [
         (section, Markup(templates.get_template(section.template).render(**shared, **section.context)))  # noqa: S704 - escaped
-        for section in _sections(comparison)
+        for section in sections
     ]
     own = {"css": Markup(css), "script": "", "policy": Markup(policy), "data": ""}  # noqa: S704 - our own
     return templates.get_template("report.html.j2").render(
-        **own, run={"name": title}, run_id=comparison.candidate.run_id, sections=inside, figures={}, present=set()
+        **own, run={"name": title}, run_id=run_id, sections=inside, figures={}, present=set()
     )
 
 

@@ -1,23 +1,18 @@
 """A comparison of two runs over a corpus as one page that needs nothing outside itself and runs no script."""
 
-import base64
-import hashlib
 from typing import Any
-
-from markupsafe import Markup
 
 from tasks.compare import words
 from tasks.corpus import compare_words as told
 from tasks.corpus.compare import BackendCompared, CorpusComparison
-from tasks.report.compare_page import effects
+from tasks.report.compare_page import effects, page
 from tasks.report.data import ReportData
-from tasks.report.environment import HERE, environment
+from tasks.report.environment import environment
 from tasks.report.numbers import is_number
 from tasks.report.sections.section import Section
 from tasks.report.text import plain
 from warehouse.schema.table import literal
 
-_STYLES = ("report.css", "samples.css", "print.css")
 _TITLE = "Candidate minus baseline, paired by schema"
 _MOST = 60
 """Schemas that came out otherwise which the page has, of each backend; SQL has them all."""
@@ -27,20 +22,10 @@ _LABEL = 60
 
 def render(found: CorpusComparison) -> str:
     """The whole page. Its content policy admits its own style by its hash, and no script, picture or address."""
-    css = "\n".join((HERE / name).read_text(encoding="utf-8") for name in _STYLES)
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     templates = environment(ReportData(run={"run_id": found.candidate}))
     shared = {"c": found, "words": words, "told": told, "most": _MOST, "longest": _LONGEST}
-    inside = [
-        (section, Markup(templates.get_template(section.template).render(**shared, **section.context)))  # noqa: S704 - escaped
-        for section in _sections(found)
-    ]
-    own = {"css": Markup(css), "script": "", "policy": Markup(policy), "data": ""}  # noqa: S704 - our own
     title = f"{found.sides[0].name} against {found.sides[1].name}"
-    return templates.get_template("report.html.j2").render(
-        **own, run={"name": title}, run_id=found.candidate, sections=inside, figures={}, present=set()
-    )
+    return page(templates, _sections(found), shared=shared, title=title, run_id=found.candidate)
 
 
 def _sections(found: CorpusComparison) -> list[Section]:

@@ -30,7 +30,7 @@ from warehouse.parquet import read_rows
 MARGIN = 0.02
 """Differences between two arms within it count as the same."""
 
-_COLUMNS = [
+COLUMNS = [
     "request_id",
     "request_key",
     "dataset",
@@ -147,7 +147,7 @@ def _answers(session: Session) -> list[dict[str, Any]]:
 
     A run that is resumed with another engine, or with fewer rows, still has the answers of before."""
     keys = session.request_keys
-    rows = last_attempts(session.run.home, session.run.run_id, columns=_COLUMNS)
+    rows = last_attempts(session.run.home, session.run.run_id, columns=COLUMNS)
     return [row for row in rows if row["request_key"] == keys.get(row["request_id"])]
 
 

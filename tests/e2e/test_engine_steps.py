@@ -1,12 +1,15 @@
 """What a real engine tells of its steps, counted against what was asked of it and what it answered."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tasks.engine.client import EngineClient
+from tasks.engine.failure import EngineDied
 from tasks.engine.protocol import Steps, WireGrammar, WireResult, WireStep
 from tasks.record.steps import StepTotals, engine_metrics
 from tests.e2e.engine_client import answers, engine, request
@@ -74,21 +77,37 @@ def _schema(mark: str, properties: int) -> WireGrammar:
 
 
 def test_grammars_are_warm_before_the_first_request_and_no_step_tells_of_it(client: EngineClient) -> None:
-    waited = {}
-    client.warm([_schema("first", 1)], limit_s=30)  # the backend itself is loaded with it
-    for name in ("cold", "warm"):
-        grammar = _schema(name, 400)
-        if name == "warm":
-            refused = WireGrammar(kind="json_schema", content='{"type": "array", "uniqueItems": true}')
-            done = client.warm([grammar, refused], limit_s=30)
-            assert (done.grammars, done.seconds > 0) == (1, True)
-        asked = msgspec.structs.replace(request(f"grammar-{name}", [5, 6, 7], max_tokens=3), grammar=grammar)
+    def waited(name: str) -> float:
+        asked = msgspec.structs.replace(request(name, [5, 6, 7], max_tokens=3), grammar=_schema(name, 1_500))
         found, messages = answers(client, [asked])
         assert sum(message.totals.steps for message in messages) == 3
-        waited[name] = found[asked.request_id].queued_ms
-    assert waited["warm"] * 3 < waited["cold"]
+        queued_ms = found[name].queued_ms
+        assert queued_ms is not None
+        return queued_ms
+
+    refused = WireGrammar(kind="json_schema", content='{"type": "array", "uniqueItems": true}')
+    done = client.warm([refused, *(_schema(f"warm{number}", 1_500) for number in range(3))], limit_s=60)
+    assert (done.grammars, done.seconds > 0) == (3, True)
+    # The best of three: a machine with other work delays any of them.
+    warm, cold = ([waited(f"{kind}{number}") for number in range(3)] for kind in ("warm", "cold"))
+    assert min(warm) * 3 < min(cold)
     assert client.warm([_schema("late", 900), _schema("later", 900)], limit_s=0.001).grammars == 0
     assert answers(client, [request("after-late", [5, 6, 7], max_tokens=3)])[0]["after-late"].error is None
+
+
+def test_an_engine_that_hangs_on_a_grammar_counts_as_hung(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.engine.client._WARM_GRACE_S", 1.0)
+    with engine(model=model_dir, log_path=tmp_path / "engine.log") as own:
+        worker = own.hello(timeout_s=5).pid
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            with pytest.raises(EngineDied, match="while compiling grammars") as died:
+                own.warm([_schema("stopped", 1)], limit_s=0.5)
+        finally:
+            os.kill(worker, signal.SIGCONT)
+    assert died.value.how == "hung"
 
 
 def test_what_the_prefix_cache_knew_was_not_computed_again(client: EngineClient) -> None:
