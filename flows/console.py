@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -75,6 +75,10 @@ class RunConsole:
         if self._log is not None:
             self._log(text)
 
+    def _bar(self, *columns: ProgressColumn) -> Progress:
+        """Only for a terminal: in a file it would leave an empty line."""
+        return Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
+
     @contextmanager
     def progress(self, total: int, *, what: str = "generating") -> "Iterator[ProgressBar]":
         """The bar of the generating step, or of another one that makes requests."""
@@ -87,7 +91,7 @@ class RunConsole:
             TextColumn("left"),
             TimeRemainingColumn(),
         ]
-        with Progress(*columns, console=self._console, transient=True) as progress:
+        with self._bar(*columns) as progress:
             yield ProgressBar(progress, progress.add_task(what, total=total, rate=""))
 
     @contextmanager
@@ -102,7 +106,7 @@ class RunConsole:
             TimeRemainingColumn(),
             TextColumn("{task.fields[said]}"),
         ]
-        with Progress(*columns, console=self._console, transient=True) as progress:
+        with self._bar(*columns) as progress:
             task = progress.add_task(what, total=total, said="")
 
             def update(done: int, said: str) -> None:

@@ -26,6 +26,15 @@ def test_nothing_that_a_run_says_moves_the_terminal(capsys: pytest.CaptureFixtur
     assert len(logged) == 4
 
 
+def test_bars_leave_nothing_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    console = RunConsole()
+    with console.progress(3):
+        pass
+    with console.counting(3, what="asking", unit="schemas") as update:
+        update(2, "one refused")
+    assert capsys.readouterr().err == ""
+
+
 def test_nothing_that_an_error_says_does_either(tmp_path: Path) -> None:
     done = assay("import", "lm-eval-task", str(tmp_path / "\x1b[31mred\u202e.yaml"), home=tmp_path)
     assert (done.code, done.stdout) == (2, "")
