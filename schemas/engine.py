@@ -125,6 +125,10 @@ class Preflight(Config):
     """Seconds for linting all of them. What is not linted by then is linted in the next run."""
 
 
+BATCHING_BACKENDS = ("xgrammar", "guidance")
+"""Those that make the masks of several requests in one call."""
+
+
 class Grammar(Config):
     """The engine's grammar backend. One per engine: vLLM latches the first one it meets."""
 
@@ -140,6 +144,10 @@ class Grammar(Config):
     regex_timeout_s: Annotated[int, Field(ge=1)] | Auto = "auto"
     """Seconds that a regular expression may take to compile before its request is refused
     (VLLM_REGEX_COMPILATION_TIMEOUT_S). `auto`: vLLM's own, 5."""
+    masks: Literal["auto", "batched", "vllm"] = "auto"
+    """Who makes the masks of a step's guided answers: `vllm` in a call for each request; `batched` in a few calls for
+    all of them, bit for bit the same. `auto`: batched where it can be, which is with xgrammar and guidance, vLLM's core
+    in the worker itself and no guessed tokens."""
     preflight: Preflight = Preflight()
 
     @field_validator("preflight", mode="before")
@@ -152,6 +160,14 @@ class Grammar(Config):
     def _only_xgrammar_has_a_cache(self) -> "Grammar":
         if self.cache_mb != "auto" and self.backend not in ("xgrammar", "auto"):
             raise ValueError(f"`cache_mb` is a setting of xgrammar; {self.backend} has none")
+        return self
+
+    @model_validator(mode="after")
+    def _not_every_backend_takes_batches(self) -> "Grammar":
+        if self.masks == "batched" and self.backend not in (*BATCHING_BACKENDS, "auto"):
+            raise ValueError(
+                f"`masks: batched` is for {' and '.join(BATCHING_BACKENDS)}; {self.backend} makes one mask at a time"
+            )
         return self
 
 

@@ -19,6 +19,7 @@ _ENGINE = {
     "quantization": "quantization",
     "attention_backend": "attention backend",
     "grammar_backend": "grammar backend",
+    "grammar_masks": "masks made",
     "cudagraph_mode": "CUDA graphs",
     "max_model_len": "engine max_model_len",
     "max_num_batched_tokens": "engine max_num_batched_tokens",

@@ -216,6 +216,14 @@ class EngineClient:
         if isinstance(message, protocol.Refused):
             raise EngineError(f"the engine cannot change its schedule: {message.reason}")
 
+    def make_masks(self, *, by: str, timeout_s: float = 30.0) -> None:
+        """Has the masks of guided answers made by another from now on, `batched` or `vllm`; only between requests.
+        Raises EngineError for an engine that was not built with `batched`."""
+        self._send(protocol.MakeMasks(by=by))
+        message = self._reply("make_masks", "while changing who makes masks", timeout_s)
+        if isinstance(message, protocol.Refused):
+            raise EngineError(f"the engine cannot have its masks made by {by}: {message.reason}")
+
     def warm(self, grammars: Sequence[protocol.WireGrammar], *, limit_s: float) -> protocol.Warmed:
         """Has the engine compile these grammars, for at most about so many seconds. Only between requests."""
         self._send(protocol.Warm(grammars=list(grammars), limit_s=limit_s))

@@ -93,6 +93,13 @@ class Reschedule(Message):
     """Whether the threshold holds only while a short prompt waits."""
 
 
+class MakeMasks(Message):
+    """Has the masks made by another from now on, `batched` or `vllm`; between requests, on an engine that was built with
+    `batched`. Answered by a Done, or by a Refused."""
+
+    by: str
+
+
 class Sleep(Message):
     """Give the GPU's memory back, between requests; answered by a Done. level 1 keeps the weights in the host's memory,
     2 forgets them."""
@@ -108,7 +115,7 @@ class Close(Message):
     """Shut the engine down and leave."""
 
 
-ToEngine = Build | Submit | Abort | ResetPrefixCache | Reschedule | Warm | Stats | Sleep | Wake | Close
+ToEngine = Build | Submit | Abort | ResetPrefixCache | Reschedule | Warm | MakeMasks | Stats | Sleep | Wake | Close
 
 # ---------------------------------------------------------------- engine -> flow
 

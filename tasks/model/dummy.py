@@ -10,9 +10,12 @@ from typing import Any
 
 from schemas.errors import ConfigError
 from schemas.model import DummySource
+from tasks.model.padding import padded_tokenizer
 
 MARK = "assay_dummy"
 """The key of such a folder's config.json that says so."""
+_MADE = "padded"
+"""How such a folder is made: part of its name, so that one made otherwise is not taken for it."""
 BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 _TOKENIZER_FILES = (
     "tokenizer.json",
@@ -34,7 +37,8 @@ _SHAPE = (
 
 
 def dummy_folder(source: DummySource, *, name: str, tokenizer: Path, cache: Path) -> Path:
-    """The folder with the shape's config.json and the files of the other model's tokenizer, made if it is not there.
+    """The folder with the shape's config.json and the files of the other model's tokenizer, with as many tokens as the
+    shape has, made if it is not there.
 
     Raises ConfigError for a shape that lacks a size."""
     folder = _place(source, name=name, tokenizer=tokenizer, cache=cache)
@@ -47,6 +51,8 @@ def dummy_folder(source: DummySource, *, name: str, tokenizer: Path, cache: Path
     for file in _TOKENIZER_FILES:
         if (tokenizer / file).is_file():
             shutil.copyfile(tokenizer / file, making / file)
+    padded = padded_tokenizer(tokenizer / "tokenizer.json", vocabulary=source.config["vocab_size"])
+    (making / "tokenizer.json").write_text(padded, encoding="utf-8")
     (making / "config.json").write_text(json.dumps(source.config | {MARK: True}, indent=2), encoding="utf-8")
     try:
         making.rename(folder)
@@ -65,7 +71,7 @@ def prepared_dummy(source: DummySource, *, name: str, tokenizer: Path, cache: Pa
 
 
 def _place(source: DummySource, *, name: str, tokenizer: Path, cache: Path) -> Path:
-    content = json.dumps(source.config, sort_keys=True) + (tokenizer / "tokenizer.json").read_text(encoding="utf-8")
+    content = _MADE + json.dumps(source.config, sort_keys=True) + (tokenizer / "tokenizer.json").read_text("utf-8")
     return cache / "models" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 

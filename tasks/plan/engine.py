@@ -18,6 +18,7 @@ from tasks.plan.kernels import plan_attention, plan_compile_cache, plan_rest, pl
 from tasks.plan.left import left_to_vllm
 from tasks.plan.lengths import plan_max_model_len
 from tasks.plan.load_format import plan_load_format
+from tasks.plan.masks import plan_masks
 from tasks.plan.on_disk import OnDisk
 from tasks.plan.parallel import of_all_copies, part_of_device, plan_parallel, share_of_copy
 from tasks.plan.predict import kv_room_tokens, predict
@@ -110,6 +111,7 @@ def plan_engine(
 
     grammar, notes = plan_grammar(engine.grammar)
     warnings += notes
+    grammar.append(plan_masks(engine.grammar, core=core.value, guesses=bool(speculative.value)))
     warnings += _device_warnings(device, used=engine.parallel.tensor * engine.parallel.pipeline * copies)
 
     options = [

@@ -53,7 +53,7 @@ def _left(option: PlannedOption) -> PlannedOption:
         value = "vllm"
     elif option.option == "prefill_yields":
         value = False
-    elif option.option == "core":
+    elif option.option in ("core", "grammar_masks"):
         value = option.default_value
     elif option.option in _LEFT:
         value = None

@@ -116,6 +116,7 @@ def engine_row(built: BuiltEngine) -> Row:
         "prefill_yields": resolved.get("prefill_yields"),
         "attention_backend": resolved.get("attention_backend"),
         "grammar_backend": resolved["grammar_backend"],
+        "grammar_masks": resolved.get("grammar_masks"),
         "kv_tokens": resolved.get("kv_tokens"),
         # As loaded, where the engine tells it; else as they lie in their files.
         "weights_bytes": built.sizes.get("weights_bytes", built.model.weights_bytes),

@@ -148,5 +148,6 @@ def engine_facts(engine: Row) -> list[tuple[str, Any, str]]:
         ("Long prompts yield", {True: "yes", False: "no"}.get(engine.get("prefill_yields")), "text"),
         ("Attention backend", engine.get("attention_backend"), "text"),
         ("Grammar backend", engine.get("grammar_backend"), "text"),
+        ("Masks made", engine.get("grammar_masks"), "text"),
         ("Model fingerprint", engine.get("model_fingerprint"), "text"),
     ]

@@ -22,6 +22,7 @@ OPTIONS: dict[str, Any] = {
     "enable_prefix_caching": True,
     "block_size": 32,
     "grammar_backend": "xgrammar",
+    "grammar_masks": "batched",
     "grammar_whitespace": False,
     "compile": "none",
     "cudagraph_mode": "none",

@@ -17,9 +17,9 @@ AT_ONCE = (64, 256)
 PROMPT = 64
 LONGEST = 640
 """Tokens: far more than an answer of the schema has."""
-ARMS = ("matched", "cold", "warm", "again")
+ARMS = ("matched", "cold", "warm", "again", "one by one")
 """free, each of its guided answer's length; guided by a grammar that the engine has never seen, by one that it compiled
-before the first request, and by the one of the answers before."""
+before the first request, and by the one of the answers before; by that one with each mask made by vLLM itself."""
 _WORD = {"type": "string", "pattern": "^[a-z]{6,10}$"}
 _COUNT = {"type": "integer", "minimum": 1, "maximum": 999}
 _ITEM = {"name": _WORD, "quantity": _COUNT, "kind": {"enum": ["new", "used"]}}
@@ -48,7 +48,7 @@ def guided(bench: Bench) -> None:
     for number, (name, engine) in enumerate(engines(bench).items()):
         done = all(
             bench.record.has(case="guided", arm=f"{name}: {arm}", load=load.name, pass_=bench.passes - 1)
-            for arm in ARMS
+            for arm in _arms(engine)
             for load in loads
         )
         if done or not bench.mine(number) or not bench.may_start(f"guided, {name}"):
@@ -67,19 +67,34 @@ def _measure(bench: Bench, engine: Standing, load: Load) -> None:
     _ask(engine.client, _guided(load, seed=-1, vocabulary=vocabulary, title="first of all"))
     for turn in range(bench.passes):
         seen = f"{load.name}, pass {turn}"
+        engine.client.warm([grammar(seen)], limit_s=60)
         shape = _ask(engine.client, _guided(load, seed=turn, vocabulary=vocabulary, title=seen))
         lengths = [len(each.token_ids) for each in shape]
-        for arm in [name for at, name in in_turn(ARMS, bench.passes) if at == turn]:
-            title = seen if arm == "again" else f"{seen}, {arm}"
+        for arm in [name for at, name in in_turn(_arms(engine.arm.engine), bench.passes) if at == turn]:
+            title = seen if arm in ("again", "one by one") else f"{seen}, {arm}"
             requests = _guided(load, seed=turn, vocabulary=vocabulary, title=title)
             if arm == "matched":
                 requests = [_free(each, length) for each, length in zip(requests, lengths, strict=True)]
             found: dict[str, Any] = {}
             if arm == "warm":
                 found["warm_s"] = engine.client.warm([grammar(title)], limit_s=60).seconds
-            found |= figures(_ask(engine.client, requests), prompt_tokens=load.prompt_tokens)
+            found |= figures(_asked(engine.client, requests, arm=arm), prompt_tokens=load.prompt_tokens)
             name = f"{engine.arm.name}: {arm}"
             bench.record.add(case="guided", model=LARGE, arm=name, load=load.name, pass_=turn, **found)
+
+
+def _arms(engine: VllmEngine) -> tuple[str, ...]:
+    return ARMS[:-1] if engine.core == "multiprocess" else ARMS
+
+
+def _asked(client: EngineClient, requests: Sequence[WireRequest], *, arm: str) -> list[WireResult]:
+    if arm != "one by one":
+        return _ask(client, requests)
+    client.make_masks(by="vllm")
+    try:
+        return _ask(client, requests)
+    finally:
+        client.make_masks(by="batched")
 
 
 def _long(load: Load) -> Load:

@@ -147,11 +147,12 @@ def guided(rows: Sequence[Row]) -> str:
                 if row["load"] == load and row["arm"].startswith(f"{engine}: "):
                     own[row["arm"].partition(": ")[2]].append(row)
             cells = [shown(median(rows, "output_tokens_per_s", load=load, arm=f"{engine}: matched"))]
-            for arm in ("cold", "warm", "again"):
+            for arm in ("cold", "warm", "again", "one by one"):
                 free = {row["pass_"]: row["output_tokens_per_s"] for row in own.get("matched", [])}
                 pairs = [row["output_tokens_per_s"] / free[row["pass_"]] for row in own.get(arm, [])]
                 cells.append(f"{statistics.median(pairs):.3f}" if pairs else "")
             cells.append(shown(median(rows, "warm_s", load=load, arm=f"{engine}: warm")))
             lines.append((load, engine, *cells))
-    head = ("load", "engine", "matched, tok/s", "cold / matched", "warm / matched", "again / matched", "warming, s")
+    arms = ("cold / matched", "warm / matched", "again / matched", "one by one / matched")
+    head = ("load", "engine", "matched, tok/s", *arms, "warming, s")
     return without_empty(head, lines)

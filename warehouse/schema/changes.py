@@ -68,6 +68,7 @@ CHANGES: tuple[Change, ...] = (
             "engines.predicted",
             "engines.activation_bytes",
             "engines.built_by",
+            "engines.grammar_masks",
             "engines.prefill_yields",
             "steps.stands_for",
             *(f"samples.{column}" for column in ("windows", "window_tokens")),

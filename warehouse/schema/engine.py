@@ -70,6 +70,7 @@ ENGINES = Table(
         flag("prefill_yields", "The threshold holds only in steps in which a short prompt waits to be read."),
         text("attention_backend", "Attention kernels in use."),
         text("grammar_backend", "Grammar engine in use."),
+        text("grammar_masks", "Who makes the masks of guided answers: batched, by the worker; vllm, one by one."),
         count("kv_tokens", "tokens", "Tokens that the KV cache holds."),
         count("weights_bytes", "bytes", "Memory of the weights."),
         count("kv_bytes", "bytes", "Memory of the KV cache."),

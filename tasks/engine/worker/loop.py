@@ -9,7 +9,10 @@ import zmq
 
 from tasks.engine import protocol
 from tasks.engine.worker import memory, requests, vllm_options
+from tasks.engine.worker.checked import check_once
+from tasks.engine.worker.detokenizing import begin_at_whole_characters
 from tasks.engine.worker.lora import load_adapters
+from tasks.engine.worker.masks import Masks
 from tasks.engine.worker.phases import PhaseClock
 from tasks.engine.worker.step_log import StepLog
 from tasks.engine.worker.stops import heed_all_stops
@@ -30,6 +33,7 @@ class EngineLoop:
         self._log = StepLog()
         self._trace = Trace()
         self._yielding = Yielding()
+        self._masks = Masks()
         self._adapters: dict[str, Any] = {}
         self._in_flight: dict[str, requests.InFlight] = {}
         self._finished: list[protocol.WireResult] = []
@@ -75,15 +79,21 @@ class EngineLoop:
                 self._reschedule(message)
             case protocol.Stats():
                 self._send(protocol.StatsReply(counters=self._counters()))
-            case protocol.Warm() | protocol.Sleep() | protocol.Wake():
+            case protocol.Warm() | protocol.MakeMasks() | protocol.Sleep() | protocol.Wake():
                 self._between_requests(message)
             case protocol.Close():
                 self._trace.end(self._engine)
                 return False
         return True
 
-    def _between_requests(self, message: protocol.Warm | protocol.Sleep | protocol.Wake) -> None:
+    def _between_requests(
+        self, message: protocol.Warm | protocol.MakeMasks | protocol.Sleep | protocol.Wake
+    ) -> None:
         match message:
+            case protocol.MakeMasks():
+                taken = self._masks.switch(message.by)
+                refused = protocol.Refused(command="make_masks", reason="it was not built for it")
+                self._send(protocol.Done(command="make_masks") if taken else refused)
             case protocol.Warm():
                 self._send(warm(self._engine, message.grammars, limit_s=message.limit_s, add=self._add))
                 self._log.message()  # these steps are nobody's
@@ -112,6 +122,14 @@ class EngineLoop:
         self._adapters = load_adapters(self._engine, message.options.get("adapters") or [])
         self._clock.add("build_s", time.monotonic() - started)
         yields = self._yielding.watch(self._engine, on=bool(message.options.get("prefill_yields")))
+        begin_at_whole_characters(self._engine.get_tokenizer())
+        check_once(message.options["grammar_backend"])
+        masks = self._masks.watch(
+            self._engine,
+            on=message.options.get("grammar_masks") == "batched",
+            backend=message.options["grammar_backend"],
+            cores=len(os.sched_getaffinity(0)),
+        )
         stops = heed_all_stops(self._engine, inprocess=inprocess)
         self._first_token()
         self._log.watch(self._engine)
@@ -119,6 +137,7 @@ class EngineLoop:
         resolved = vllm_options.resolved_settings(config, options=message.options, arguments=arguments)
         resolved["core"] = "inprocess" if inprocess else "multiprocess"
         resolved["prefill_yields"] = yields
+        resolved["grammar_masks"] = masks
         resolved |= stops
         resolved["device"] = device
         resolved["cores"] = sorted(os.sched_getaffinity(0))

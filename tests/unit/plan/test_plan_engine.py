@@ -46,6 +46,7 @@ ALWAYS = {
     "cudagraph_capture_sizes",
     "compile",
     "grammar_backend",
+    "grammar_masks",
     "grammar_whitespace",
     "core",
 }
@@ -101,7 +102,7 @@ def test_what_the_user_wrote_is_marked_as_the_users():
         prefill={"policy": "fixed", "threshold": 128, "yields": False},
         prefix_caching=False,
         core="multiprocess",
-        grammar={"backend": "guidance", "whitespace": True},
+        grammar={"backend": "guidance", "whitespace": True, "masks": "vllm"},
         memory={"kv_cache_bytes": 1 << 30, "block_size": 64},
     )
     by_name = {option.option: option for option in planned.options}
