@@ -94,8 +94,8 @@ class Reschedule(Message):
 
 
 class MakeMasks(Message):
-    """Has the masks made by another from now on, `batched` or `vllm`; between requests, on an engine that was built with
-    `batched`. Answered by a Done, or by a Refused."""
+    """Has the masks made by another from now on, `batched` or `vllm`; between requests, on an engine that was built
+    with `batched`. Answered by a Done, or by a Refused."""
 
     by: str
 

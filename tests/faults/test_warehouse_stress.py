@@ -107,8 +107,9 @@ def test_deleting_the_database_file_while_readers_read(tmp_path: Path) -> None:
                 before = answered[0]
                 wait_for(
                     # Answers alone would not tell: each reader may still hold the file that was deleted.
-                    lambda so_far=before: (file.exists() and answered[0] >= so_far + READERS)
-                    or any(each.done() for each in readers),
+                    lambda so_far=before: (
+                        (file.exists() and answered[0] >= so_far + READERS) or any(each.done() for each in readers)
+                    ),
                     timeout_s=60,
                     what="a new file, and answers from it",
                 )

@@ -149,7 +149,8 @@ def guided(rows: Sequence[Row]) -> str:
             cells = [shown(median(rows, "output_tokens_per_s", load=load, arm=f"{engine}: matched"))]
             for arm in ("cold", "warm", "again", "one by one"):
                 free = {row["pass_"]: row["output_tokens_per_s"] for row in own.get("matched", [])}
-                pairs = [row["output_tokens_per_s"] / free[row["pass_"]] for row in own.get(arm, [])]
+                paired = [row for row in own.get(arm, []) if row["pass_"] in free]
+                pairs = [row["output_tokens_per_s"] / free[row["pass_"]] for row in paired]
                 cells.append(f"{statistics.median(pairs):.3f}" if pairs else "")
             cells.append(shown(median(rows, "warm_s", load=load, arm=f"{engine}: warm")))
             lines.append((load, engine, *cells))

@@ -86,9 +86,7 @@ class EngineLoop:
                 return False
         return True
 
-    def _between_requests(
-        self, message: protocol.Warm | protocol.MakeMasks | protocol.Sleep | protocol.Wake
-    ) -> None:
+    def _between_requests(self, message: protocol.Warm | protocol.MakeMasks | protocol.Sleep | protocol.Wake) -> None:
         match message:
             case protocol.MakeMasks():
                 taken = self._masks.switch(message.by)
@@ -218,25 +216,25 @@ class EngineLoop:
             flight = self._in_flight.get(output.request_id)
             if flight is None:  # aborted while the step ran
                 continue
+            if not output.finished:  # nearly all of them: as little as possible for each
+                self._output_tokens += flight.add(output.outputs[0], now)
+                continue
             if flight.needs_rerun(output):
                 self._log.forget(flight.engine_id)
                 flight.engine_id = self._add(flight.request, read_cache=False)
                 continue
-            self._output_tokens += len(output.outputs[0].token_ids)
+            self._output_tokens += flight.add(output.outputs[0], now)
             try:
-                result = flight.take(output, now)
+                result = flight.result(output, now)
             except Exception as error:  # noqa: BLE001 - an answer that cannot be read costs its request, and says why
-                if not output.finished:
-                    self._engine.abort_request([flight.engine_id])
                 result = requests.not_taken(flight.request, error)
                 result.refused = False
-            if result is not None:
-                del self._in_flight[output.request_id]
-                told = self._log.finished(flight.engine_id)
-                result.prefill_steps, result.draft_tokens, result.accepted_tokens = told
-                counted = self._log.preemptions(flight.engine_id)
-                result.preemptions = counted if result.preemptions is None else result.preemptions
-                self._finished.append(result)
+            del self._in_flight[output.request_id]
+            told = self._log.finished(flight.engine_id)
+            result.prefill_steps, result.draft_tokens, result.accepted_tokens = told
+            counted = self._log.preemptions(flight.engine_id)
+            result.preemptions = counted if result.preemptions is None else result.preemptions
+            self._finished.append(result)
         if self._in_flight and not self._engine.has_unfinished_requests():
             # vLLM knows none of them any more: they would wait for ever.
             lost = list(self._in_flight)

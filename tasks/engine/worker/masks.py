@@ -13,6 +13,9 @@ from typing import Any
 Row = tuple[Any, int, bool]
 """A grammar, its row of the mask, and whether it holds yet: while a model still reasons, every token may come."""
 
+Fill = Callable[[Sequence[Any], Sequence[int], Any], None]
+"""Writes the masks of these grammars into these rows of a mask."""
+
 MOST_THREADS = 4
 SMALLEST_PART = 32
 """Requests: fewer are not worth waking a thread."""
@@ -28,7 +31,7 @@ class Masks:
     def __init__(self) -> None:
         self.on = False
         self._manager: Any = None
-        self._fill: Callable[[Sequence[Any], Sequence[int], Any], None] | None = None
+        self._knows_how = False
         self._buffers: list[Any] = []
         self._turn = 0
 
@@ -40,15 +43,15 @@ class Masks:
         drafted = engine.vllm_config.speculative_config is not None
         if not on or drafted or backend not in _FILLS or any(not hasattr(manager, name) for name in _NEEDED):
             return "vllm"
-        self._manager, self.on = manager, True
-        self._fill = _FILLS[backend](max(1, min(MOST_THREADS, cores // 2)))
+        self._manager, self.on, self._knows_how = manager, True, True
+        fill = _FILLS[backend](max(1, min(MOST_THREADS, cores // 2)))
         submit, bitmask = manager._async_submit_fill_bitmask, manager.grammar_bitmask
         threshold, size = manager.fill_bitmask_parallel_threshold, getattr(manager, _SIZE, _ALL)
         if not hasattr(manager, "executor_for_fillmask"):
             manager.executor_for_fillmask = ThreadPoolExecutor(1)  # vLLM ends it with the engine
 
         def submitted(batch: Sequence[Row]) -> "Future[None]":
-            return self._made(batch) if self.on else submit(batch)
+            return self._made(batch, fill) if self.on else submit(batch)
 
         def grammar_bitmask(*given: Any, **named: Any) -> Any:
             manager.fill_bitmask_parallel_threshold = 0 if self.on else threshold
@@ -61,11 +64,11 @@ class Masks:
 
     def switch(self, by: str) -> bool:
         """False where this engine does not know how."""
-        if self._fill is not None:
+        if self._knows_how:
             self.on = by == "batched"
-        return self._fill is not None or by == "vllm"
+        return self._knows_how or by == "vllm"
 
-    def _made(self, batch: Sequence[Row]) -> "Future[None]":
+    def _made(self, batch: Sequence[Row], fill: Fill) -> "Future[None]":
         """One step's masks, made when this returns. vLLM then takes what its manager has."""
         manager = self._manager
         if not self._buffers:
@@ -79,8 +82,7 @@ class Masks:
                 rows.append(row)
             else:
                 mask[row].fill_(-1)
-        assert self._fill is not None
-        self._fill(grammars, rows, mask)
+        fill(grammars, rows, mask)
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -94,7 +96,7 @@ def _apart(mask: Any) -> list[Any]:
     return [torch.empty_like(mask, pin_memory=pinned) for _ in range(IN_FLIGHT)]
 
 
-def _xgrammar(threads: int) -> Callable[[Sequence[Any], Sequence[int], Any], None]:
+def _xgrammar(threads: int) -> Fill:
     from xgrammar import BatchGrammarMatcher  # noqa: PLC0415 - costs a second
 
     # xgrammar's own threads take a matcher at a time, and each costs more than its mask.
@@ -123,7 +125,7 @@ def _xgrammar(threads: int) -> Callable[[Sequence[Any], Sequence[int], Any], Non
     return fill
 
 
-def _guidance(threads: int) -> Callable[[Sequence[Any], Sequence[int], Any], None]:
+def _guidance(threads: int) -> Fill:
     from llguidance import LLExecutor  # noqa: PLC0415 - costs a second
     from llguidance.torch import fill_next_token_bitmask_par  # noqa: PLC0415
 

@@ -74,13 +74,26 @@ class InFlight:
         start, cached = self.request.continuation_start, output.num_cached_tokens
         return start is not None and output.finished and cached is not None and cached >= start
 
-    def take(self, output: Any, now: float) -> WireResult | None:
-        """Adds what a step brought; the result once the request is finished."""
+    def add(self, completion: Any, now: float) -> int:
+        """Adds what a step brought, vLLM's CompletionOutput of it; how many tokens that was."""
+        n = len(completion.token_ids)
+        if n:
+            if self.last_token_at is None:
+                self.first_token_at = now
+            else:
+                self.gaps_ms.append((now - self.last_token_at) * 1000)
+                self.gap_tokens.append(n)
+            self.last_token_at = now
+            self.token_ids.extend(completion.token_ids)
+            if completion.text:
+                if self.first_text_at is None:
+                    self.first_text_at = now
+                self.text.append(completion.text)
+        return n
+
+    def result(self, output: Any, now: float) -> WireResult:
+        """The result of a request that is finished, with its last step added. output: vLLM's RequestOutput."""
         completion = output.outputs[0]
-        if completion.token_ids:
-            self._arrived(completion, now)
-        if not output.finished:
-            return None
         result = WireResult(
             request_id=self.request.request_id,
             token_ids=self.token_ids,
@@ -104,20 +117,6 @@ class InFlight:
             result.error = "the engine gave this request up while it compiled or followed its grammar"
             result.refused = self.request.grammar is not None
         return result
-
-    def _arrived(self, completion: Any, now: float) -> None:
-        n = len(completion.token_ids)
-        if self.last_token_at is None:
-            self.first_token_at = now
-        else:
-            self.gaps_ms.append((now - self.last_token_at) * 1000)
-            self.gap_tokens.append(n)
-        self.last_token_at = now
-        self.token_ids.extend(completion.token_ids)
-        if completion.text:
-            if self.first_text_at is None:
-                self.first_text_at = now
-            self.text.append(completion.text)
 
 
 def _is_the_requests_fault(error: Exception) -> bool:
