@@ -103,7 +103,7 @@ HANGS = {"type": "array", "items": {"type": "object", "properties": {
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Workers]:
-    with Workers(Options(backends=["outlines", "guidance"], limit_s=1.0, jobs=2)) as found:
+    with Workers(Options(backends=["outlines", "guidance"], limit_s=4.0, jobs=2)) as found:
         yield found
 
 

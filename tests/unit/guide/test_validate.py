@@ -146,10 +146,10 @@ def test_a_pattern_inside_a_schema_gives_up() -> None:
 def test_a_schema_that_never_ends_costs_its_timeout_and_no_more() -> None:
     bomb, good = schema(fan_out(45)), schema(fan_out(4))
     started = time.perf_counter()
-    verdicts = validate_many([(good, "{}"), (bomb, "1"), (good, "{}"), (good, "1")], timeout_s=0.5)
-    assert time.perf_counter() - started < 8
+    verdicts = validate_many([(good, "{}"), (bomb, "1"), (good, "{}"), (good, "1")], timeout_s=2.0)
+    assert time.perf_counter() - started < 12
     assert [verdict.valid for verdict in verdicts] == [True, False, True, False]
-    assert verdicts[1].violations[0].message == "timed out: the validator took more than 0.5 s"
+    assert verdicts[1].violations[0].message == "timed out: the validator took more than 2 s"
 
 
 def test_a_grammar_that_kills_the_validator_is_given_up() -> None:
