@@ -82,6 +82,7 @@ def test_reasoning_that_was_cut_is_no_answer_and_no_stop_string_ended_it(project
     assert rows(project / "home", f"SELECT reason FROM failures {of}")[0]["reason"] == "cut before the reasoning ended"
 
 
+@pytest.mark.slow
 def test_the_noise_of_the_batch_size_is_measured_kept_and_told(project: Path, both: Done) -> None:
     home = project / "home"
     done = assay(
