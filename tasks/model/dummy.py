@@ -17,8 +17,7 @@ MARK = "assay_dummy"
 _MADE = "padded"
 """How such a folder is made: part of its name, so that one made otherwise is not taken for it."""
 BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
-_TOKENIZER_FILES = (
-    "tokenizer.json",
+_FILES_BESIDE = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
@@ -48,7 +47,7 @@ def dummy_folder(source: DummySource, *, name: str, tokenizer: Path, cache: Path
     folder.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
     making.chmod(0o755)
-    for file in _TOKENIZER_FILES:
+    for file in _FILES_BESIDE:
         if (tokenizer / file).is_file():
             shutil.copyfile(tokenizer / file, making / file)
     padded = padded_tokenizer(tokenizer / "tokenizer.json", vocabulary=source.config["vocab_size"])

@@ -3,6 +3,7 @@ half a millisecond each for a small one, while the engine waits."""
 
 import functools
 import hashlib
+import importlib
 from typing import Any
 
 _CHECKS = {
@@ -17,7 +18,7 @@ def check_once(backend: str) -> None:
     if backend not in _CHECKS:
         return
     module_name, name = _CHECKS[backend]
-    module = __import__(module_name, fromlist=[name])
+    module = importlib.import_module(module_name)
     check = getattr(module, name, None)
     if check is None or hasattr(check, "__wrapped__"):
         return

@@ -13,6 +13,7 @@ from tasks.engine.worker.checked import check_once
 from tasks.engine.worker.detokenizing import begin_at_whole_characters
 from tasks.engine.worker.lora import load_adapters
 from tasks.engine.worker.masks import Masks
+from tasks.engine.worker.metrics import leave_out_gaps
 from tasks.engine.worker.phases import PhaseClock
 from tasks.engine.worker.step_log import StepLog
 from tasks.engine.worker.stops import heed_all_stops
@@ -130,6 +131,7 @@ class EngineLoop:
         )
         stops = heed_all_stops(self._engine, inprocess=inprocess)
         self._first_token()
+        leave_out_gaps(self._engine)
         self._log.watch(self._engine)
         config = self._engine.vllm_config
         resolved = vllm_options.resolved_settings(config, options=message.options, arguments=arguments)

@@ -50,7 +50,6 @@ class StepLog:
 
     def watch(self, engine: Any) -> None:
         """Logs every step of this engine from now on. engine: vLLM's LLMEngine."""
-        _without_gaps(engine)
         self._speculation.expected = getattr(engine.vllm_config, "speculative_config", None) is not None
         core = getattr(engine.engine_core, "engine_core", None)
         if core is None:
@@ -255,19 +254,3 @@ def _waiting(stats: Any) -> int | None:
     if stats is None:
         return None
     return int(stats.num_waiting_reqs) + int(getattr(stats, "num_skipped_waiting_reqs", 0))
-
-
-class _Unread:
-    """A histogram that nobody reads."""
-
-    def observe(self, value: float) -> None:
-        pass
-
-
-def _without_gaps(engine: Any) -> None:
-    """Has vLLM's metrics leave out their histogram of the time between two tokens: it takes a number for every token,
-    while the engine waits, and each answer here has its own."""
-    for logger in getattr(getattr(engine, "logger_manager", None), "stat_loggers", None) or ():
-        histograms = getattr(logger, "histogram_inter_token_latency", None)
-        if isinstance(histograms, dict):
-            logger.histogram_inter_token_latency = dict.fromkeys(histograms, _Unread())
