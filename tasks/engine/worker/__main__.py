@@ -55,6 +55,7 @@ def _import_vllm() -> None:
     import vllm.v1.engine.llm_engine  # noqa: F401, PLC0415
 
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)  # a step of 256 requests has thousands of new objects, and hardly a cycle
     gc.enable()
 
 

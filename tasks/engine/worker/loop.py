@@ -9,7 +9,10 @@ import zmq
 
 from tasks.engine import protocol
 from tasks.engine.worker import memory, requests, vllm_options
+from tasks.engine.worker.advancing import advance_at_once
 from tasks.engine.worker.checked import check_once
+from tasks.engine.worker.compiled import ready_at_once
+from tasks.engine.worker.deltas import Delta, make_deltas_small
 from tasks.engine.worker.detokenizing import begin_at_whole_characters
 from tasks.engine.worker.lora import load_adapters
 from tasks.engine.worker.masks import Masks
@@ -129,6 +132,9 @@ class EngineLoop:
             backend=message.options["grammar_backend"],
             cores=len(os.sched_getaffinity(0)),
         )
+        ready_at_once(self._engine, backend=message.options["grammar_backend"])
+        advance_at_once(self._engine)
+        make_deltas_small()
         stops = heed_all_stops(self._engine, inprocess=inprocess)
         self._first_token()
         leave_out_gaps(self._engine)
@@ -219,7 +225,8 @@ class EngineLoop:
             if flight is None:  # aborted while the step ran
                 continue
             if not output.finished:  # nearly all of them: as little as possible for each
-                self._output_tokens += flight.add(output.outputs[0], now)
+                brought = output if type(output) is Delta else output.outputs[0]
+                self._output_tokens += flight.add(brought, now)
                 continue
             if flight.needs_rerun(output):
                 self._log.forget(flight.engine_id)

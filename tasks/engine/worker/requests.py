@@ -26,6 +26,7 @@ def sampling_parameters(request: WireRequest, *, read_cache: bool = True, struct
             skip_reading_prefix_cache=not read_cache,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
+            skip_clone=True,  # they are this request's alone
         )
     return SamplingParams(
         temperature=sampling.temperature,
@@ -37,6 +38,7 @@ def sampling_parameters(request: WireRequest, *, read_cache: bool = True, struct
         ignore_eos=sampling.ignore_eos,
         structured_outputs=None if request.grammar is None else _structured_outputs(request.grammar, structured),
         output_kind=RequestOutputKind.DELTA,
+        skip_clone=True,
     )
 
 
@@ -75,7 +77,7 @@ class InFlight:
         return start is not None and output.finished and cached is not None and cached >= start
 
     def add(self, completion: Any, now: float) -> int:
-        """Adds what a step brought, vLLM's CompletionOutput of it; how many tokens that was."""
+        """Adds what a step brought, vLLM's CompletionOutput of it or a Delta; how many tokens that was."""
         n = len(completion.token_ids)
         if n:
             if self.last_token_at is None:

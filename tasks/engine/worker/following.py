@@ -1,0 +1,87 @@
+"""Grammars that follow their tokens when their next mask is made, many in one call, and not one by one between two
+steps. What a grammar is asked in between, it answers after it followed."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class Later:
+    """Comes before vLLM's XgrammarGrammar: one token may wait in `behind`. A token that the grammar forbids, which no
+    mask lets through, is found out a step later than vLLM would."""
+
+    matcher: Any
+    behind: int | None = None
+    lost = False
+    ends: frozenset[int] = frozenset()
+    """Tokens that end a grammar: they never wait."""
+
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        if self.behind is None and len(tokens) == 1 and tokens[0] not in self.ends and not self._is_terminated:  # type: ignore[attr-defined]
+            self.behind = tokens[0]
+            return not self.lost
+        self.catch_up()
+        return not self.lost and super().accept_tokens(request_id, tokens)  # type: ignore[misc]
+
+    def catch_up(self) -> None:
+        if self.behind is not None:
+            token, self.behind = self.behind, None
+            self.followed(token, self.matcher.accept_token(token))
+
+    def followed(self, token: int, taken: bool) -> None:
+        """What came of a token that had waited."""
+        if taken:
+            self.num_processed_tokens += 1  # type: ignore[attr-defined]
+        else:
+            self.lost = True
+            log.error("a grammar forbids the token %s that was sampled under its mask", token)
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        self.catch_up()
+        return super().validate_tokens(tokens)  # type: ignore[misc]
+
+    def rollback(self, num_tokens: int) -> None:
+        self.catch_up()
+        super().rollback(num_tokens)  # type: ignore[misc]
+
+    def fill_bitmask(self, bitmask: Any, index: int) -> None:
+        self.catch_up()
+        super().fill_bitmask(bitmask, index)  # type: ignore[misc]
+
+    def reset(self) -> None:
+        self.behind, self.lost = None, False
+        super().reset()  # type: ignore[misc]
+
+
+def follow_later(engine: Any) -> None:
+    """Every xgrammar grammar of this engine is Later from now on. Its scheduler is in this process."""
+    from vllm.v1.structured_output.backend_xgrammar import XgrammarGrammar  # noqa: PLC0415 - costs seconds
+
+    manager = engine.engine_core.engine_core.structured_output_manager
+    create = manager._create_grammar
+    later: Any = type("LaterXgrammarGrammar", (Later, XgrammarGrammar), {})
+    names = [each.name for each in fields(XgrammarGrammar) if each.init]
+
+    def create_grammar(request: Any) -> Any:
+        grammar = create(request)
+        if type(grammar) is XgrammarGrammar:
+            grammar = later(**{name: getattr(grammar, name) for name in names})
+            later.ends = later.ends or frozenset(grammar.matcher.stop_token_ids)  # the tokenizer's, the same for all
+        return grammar
+
+    manager._create_grammar = create_grammar
+
+
+def accept_together(caller: Any, grammars: Sequence[Any]) -> None:
+    """Has these grammars follow what they are behind. caller: an xgrammar BatchGrammarMatcher."""
+    late = [grammar for grammar in grammars if getattr(grammar, "behind", None) is not None]
+    if not late:
+        return
+    tokens = [grammar.behind for grammar in late]
+    taken = caller.batch_accept_token([grammar.matcher for grammar in late], tokens)
+    for grammar, token, well in zip(late, tokens, taken, strict=True):
+        grammar.behind = None
+        grammar.followed(token, well)
