@@ -9,33 +9,32 @@ from tasks.engine.worker.following import accept_together
 Fill = Callable[[Sequence[Any], Sequence[int], Any], None]
 """Writes the masks of these grammars into these rows of a mask. The grammars are vLLM's, which have not ended."""
 
-SMALLEST_PART = 32
+SMALLEST_PART = 64
 """Requests: fewer are not worth waking a thread."""
 
 
 def xgrammar(threads: int) -> Fill:
-    """In so many threads, one part of the requests each; tokens that the grammars have yet to follow, first."""
+    """What the grammars have yet to follow first; then in so many threads, one part of the requests each. A thread that
+    does more than this one call waits for Python's lock longer than it works."""
     from xgrammar import BatchGrammarMatcher  # noqa: PLC0415 - costs a second
 
     # xgrammar's own threads take a matcher at a time, and each costs more than its mask.
     callers = [BatchGrammarMatcher(max_threads=1) for _ in range(threads)]
     pool = ThreadPoolExecutor(threads, thread_name_prefix="masks")
 
-    def fill_part(caller: Any, grammars: Sequence[Any], rows: Sequence[int], mask: Any) -> None:
-        accept_together(caller, grammars)
-        caller.batch_fill_next_token_bitmask([grammar.matcher for grammar in grammars], mask, list(rows))
-
     def fill(grammars: Sequence[Any], rows: Sequence[int], mask: Any) -> None:
         if not grammars:
             return
-        parts = max(1, min(threads, len(grammars) // SMALLEST_PART))
-        size = -(-len(grammars) // parts)
+        accept_together(grammars)
+        matchers, rows = [grammar.matcher for grammar in grammars], list(rows)
+        parts = max(1, min(threads, len(matchers) // SMALLEST_PART))
+        size = -(-len(matchers) // parts)
         cuts = [slice(part * size, (part + 1) * size) for part in range(parts)]
         rest = [
-            pool.submit(fill_part, caller, grammars[cut], rows[cut], mask)
+            pool.submit(caller.batch_fill_next_token_bitmask, matchers[cut], mask, rows[cut])
             for caller, cut in zip(callers[1:], cuts[1:], strict=False)
         ]
-        fill_part(callers[0], grammars[cuts[0]], rows[cuts[0]], mask)
+        callers[0].batch_fill_next_token_bitmask(matchers[cuts[0]], mask, rows[cuts[0]])
         for each in rest:
             each.result()
 

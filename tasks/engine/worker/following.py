@@ -1,5 +1,5 @@
-"""Grammars that follow their tokens when their next mask is made, many in one call, and not one by one between two
-steps. What a grammar is asked in between, it answers after it followed."""
+"""Grammars that follow their tokens when their next masks are made, one after the other, and not each between other work.
+What a grammar is asked in between, it answers after it followed."""
 
 import logging
 from collections.abc import Sequence
@@ -28,16 +28,12 @@ class Later:
 
     def catch_up(self) -> None:
         if self.behind is not None:
-            token, self.behind = self.behind, None
-            self.followed(token, self.matcher.accept_token(token))
+            accept_together([self])
 
-    def followed(self, token: int, taken: bool) -> None:
-        """What came of a token that had waited."""
-        if taken:
-            self.num_processed_tokens += 1  # type: ignore[attr-defined]
-        else:
-            self.lost = True
-            log.error("a grammar forbids the token %s that was sampled under its mask", token)
+    def refuse(self, token: int) -> None:
+        """The grammar forbids a token that had waited: its request ends with an error at the next one."""
+        self.lost = True
+        log.error("a grammar forbids the token %s that was sampled under its mask", token)
 
     def validate_tokens(self, tokens: list[int]) -> list[int]:
         self.catch_up()
@@ -75,13 +71,14 @@ def follow_later(engine: Any) -> None:
     manager._create_grammar = create_grammar
 
 
-def accept_together(caller: Any, grammars: Sequence[Any]) -> None:
-    """Has these grammars follow what they are behind. caller: an xgrammar BatchGrammarMatcher."""
-    late = [grammar for grammar in grammars if getattr(grammar, "behind", None) is not None]
-    if not late:
-        return
-    tokens = [grammar.behind for grammar in late]
-    taken = caller.batch_accept_token([grammar.matcher for grammar in late], tokens)
-    for grammar, token, well in zip(late, tokens, taken, strict=True):
-        grammar.behind = None
-        grammar.followed(token, well)
+def accept_together(grammars: Sequence[Any]) -> None:
+    """Has these grammars follow what they are behind: one after the other, which takes half as long as between other
+    work, and less than xgrammar's own call for many with its list of answers."""
+    for grammar in grammars:
+        token = grammar.behind
+        if token is not None:
+            grammar.behind = None
+            if grammar.matcher.accept_token(token):
+                grammar.num_processed_tokens += 1
+            else:
+                grammar.refuse(token)
