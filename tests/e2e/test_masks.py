@@ -60,6 +60,18 @@ def test_the_masks_are_the_same_whoever_makes_them(standing: EngineClient) -> No
     assert sum(each.finish_reason == "stop" for number, each in enumerate(found["batched"]) if number % 4) > 20
 
 
+def test_a_grammar_that_the_engine_has_is_there_at_once(standing: EngineClient) -> None:
+    """All begin in the first step, and none waits for a thread that has its grammar."""
+    if standing.standing is not None and standing.standing.built.resolved["grammar_backend"] != "xgrammar":
+        pytest.skip("only xgrammar keeps what it compiled")
+    standing.warm([schema(number) for number in range(3)], limit_s=60)
+    standing.reset_prefix_cache()
+    standing.take_steps()
+    answers(standing, mixed("at once"))
+    steps = [step for message in standing.take_steps() for step in message.steps]
+    assert steps[0].running == 40
+
+
 def test_a_schema_is_refused_each_time_and_a_good_one_taken_each_time(standing: EngineClient) -> None:
     bad = WireGrammar(kind="json_schema", content='{"type": "no such type"}')
     prompt, sampling = [1, 4093, 198], WireSampling(temperature=0.0, max_tokens=40)

@@ -1,4 +1,4 @@
-"""Grammars that follow their tokens when their next masks are made, one after the other, and not each between other work.
+"""Grammars that follow their tokens when their next masks are made, one after the other, and not between other work.
 What a grammar is asked in between, it answers after it followed."""
 
 import logging
