@@ -1,6 +1,5 @@
 """The commands about grammars: what a backend makes of a schema."""
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +33,8 @@ def _splits(context: typer.Context, incomplete: str) -> list[str]:
     return split_names(corpus, incomplete) if corpus else []
 
 
-Backend = Enum("Backend", {name: name for name in BACKENDS}, type=str)  # type: ignore[misc] - the table is the source
+def _names(backends: str) -> list[str]:
+    return [name.strip() for name in backends.split(",") if name.strip()]
 
 
 @grammar_app.callback()
@@ -46,9 +46,14 @@ def grammar() -> None:
 def lint(
     schema: Annotated[str, typer.Argument(metavar="SCHEMA", help="A JSON Schema's file; - reads stdin.")],
     backends: Annotated[
-        list[Backend] | None,
-        typer.Option("--backend", metavar="B", help=f"Only this one: {', '.join(BACKENDS)}. Repeatable."),
-    ] = None,
+        str,
+        typer.Option(
+            "--backends",
+            metavar="A,B",
+            help=f"Only these: {', '.join(BACKENDS)}.",
+            autocompletion=_backend_lists,
+        ),
+    ] = "",
     model: Annotated[
         str | None,
         typer.Option("--model", metavar="M", help="Whose tokenizer is used; without it, one of single bytes."),
@@ -75,7 +80,7 @@ def lint(
     Under-constrained: it takes what the schema rejects; over-constrained: it rejects what the schema allows. Notes
     (order of keys, closed objects, cost) are no faults. A backend that hangs or crashes costs only its own line.
 
-    Examples: `assay grammar lint schema.json`, `assay grammar lint schema.json --backend xgrammar --model my-model`,
+    Examples: `assay grammar lint schema.json`, `assay grammar lint schema.json --backends xgrammar --model my-model`,
     `assay grammar lint schema.json --instances answers.jsonl --json`
 
     Exit codes: 0 every backend that an engine can use is right, 1 one is not or does not take the schema, 2 something
@@ -86,7 +91,7 @@ def lint(
     raise typer.Exit(
         lint_schema(
             schema=schema,
-            backends=[each.value for each in backends or ()],
+            backends=_names(backends),
             model=model,
             instances=instances,
             whitespace=True if whitespace else None,
@@ -188,7 +193,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - one an option
     raise typer.Exit(
         run_grammars(
             corpus=corpus,
-            backends=[name.strip() for name in backends.split(",") if name.strip()],
+            backends=_names(backends),
             splits=splits or [],
             options={
                 "limit": limit,

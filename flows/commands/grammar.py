@@ -17,6 +17,7 @@ from schemas.errors import ConfigError, RunError
 from tasks.config.json_faults import json_faults
 from tasks.config.layers import Layer, Layers
 from tasks.config.models import load_model
+from tasks.corpus.ask_for import known_backends
 from tasks.dataset.guide import schema_problems
 from tasks.guide.backends import BACKENDS, Backends, BackendsError
 from tasks.guide.check import check_schema
@@ -36,6 +37,7 @@ def lint_schema(
     as_json: bool,
 ) -> int:
     """Lints and prints; gives the exit code. Raises ConfigError for a schema, instances or a model that are wrong."""
+    known_backends(backends)
     read = _schema(schema)
     given = [] if instances is None else _instances(instances)
     folder = None if model is None else _folder(model)

@@ -1,6 +1,6 @@
 """What a run over a corpus is told, checked before anything is loaded."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -38,16 +38,21 @@ class Asked(Config):
     fingerprint: str | None = None
 
 
+def known_backends(names: Sequence[str]) -> None:
+    """Raises ConfigError for the first that is none."""
+    for name in names:
+        if name not in BACKENDS:
+            raise ConfigError.one(
+                f"there is no backend `{name}`", key="--backends", suggestion=did_you_mean_or_list(name, BACKENDS)
+            )
+
+
 def checked(asked: Asked) -> Asked:
     """What is asked, with whole paths, so that it can be gone on with from any folder, and all backends where none is
     named.
 
     Raises ConfigError for a backend or a model that there is not, and for an interpreter that is no file."""
-    for name in asked.backends:
-        if name not in BACKENDS:
-            raise ConfigError.one(
-                f"there is no backend `{name}`", key="--backends", suggestion=did_you_mean_or_list(name, BACKENDS)
-            )
+    known_backends(asked.backends)
     if asked.tokenizer is not None:
         _model(asked.tokenizer)
     python = None if asked.python is None else absolute_path(Path(asked.python))

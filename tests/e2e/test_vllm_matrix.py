@@ -49,6 +49,7 @@ SPECIAL: dict[str, Any] = {
     "hf_overrides": {"max_position_embeddings": 4096},
     "extra": {"max_logprobs": 7},
     "trace_steps": 2,
+    "grammar_masks": "vllm",  # as planned where tokens are guessed
     "long_prefill_token_threshold": 0,
 }
 SEEN: dict[str, dict[str, Any]] = {}

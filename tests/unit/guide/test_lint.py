@@ -243,7 +243,7 @@ def test_the_report_says_it_all(grammar_backends: Backends, capsys: pytest.Captu
 def test_the_command_prints_and_has_an_exit_code(tmp_path: Path) -> None:
     file = tmp_path / "schema.json"
     file.write_text('{"type": "object", "required": ["a"]}')
-    ran = CliRunner().invoke(app, ["grammar", "lint", str(file), "--backend", "xgrammar", "--backend", "guidance"])
+    ran = CliRunner().invoke(app, ["grammar", "lint", str(file), "--backends", "xgrammar,guidance"])
     assert ran.exit_code == 1, ran.output
     assert "silently wrong" in ran.output and "under-constrained  /required" in ran.output
     assert "spell the required a in properties at the top" in ran.output
@@ -277,3 +277,11 @@ def test_instances_that_are_broken_are_refused_with_their_line(tmp_path: Path) -
             schema=str(schema), backends=[], model=None, instances=instances, whitespace=None, seed=0, limit_s=1,
             as_json=False,
         )  # fmt: skip
+
+
+def test_an_unknown_backend_is_named_with_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "schema.json"
+    file.write_text("{}")
+    ran = CliRunner().invoke(app, ["grammar", "lint", str(file), "--backends", "xgramar"])
+    assert isinstance(ran.exception, ConfigError)
+    assert "there is no backend `xgramar`" in str(ran.exception) and "xgrammar" in str(ran.exception)
