@@ -66,10 +66,8 @@ def test_a_grammar_that_the_engine_has_is_there_at_once(standing: EngineClient) 
         pytest.skip("only xgrammar keeps what it compiled")
     standing.warm([schema(number) for number in range(3)], limit_s=60)
     standing.reset_prefix_cache()
-    standing.take_steps()
-    answers(standing, mixed("at once"))
-    steps = [step for message in standing.take_steps() for step in message.steps]
-    assert steps[0].running == 40
+    _, told = answers(standing, mixed("at once"))
+    assert told[0].steps[0].running == 40
 
 
 def test_a_schema_is_refused_each_time_and_a_good_one_taken_each_time(standing: EngineClient) -> None:
