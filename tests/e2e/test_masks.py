@@ -61,13 +61,15 @@ def test_the_masks_are_the_same_whoever_makes_them(standing: EngineClient) -> No
 
 
 def test_a_grammar_that_the_engine_has_is_there_at_once(standing: EngineClient) -> None:
-    """All begin in the first step, and none waits for a thread that has its grammar."""
+    """All begin in the first step, and none waits for a thread that has its grammar: no step is empty."""
     if standing.standing is not None and standing.standing.built.resolved["grammar_backend"] != "xgrammar":
         pytest.skip("only xgrammar keeps what it compiled")
     standing.warm([schema(number) for number in range(3)], limit_s=60)
     standing.reset_prefix_cache()
+    before = standing.stats()["assay:steps"]
     _, told = answers(standing, mixed("at once"))
     assert told[0].steps[0].running == 40
+    assert standing.stats()["assay:steps"] - before == sum(each.totals.steps for each in told)
 
 
 def test_a_schema_is_refused_each_time_and_a_good_one_taken_each_time(standing: EngineClient) -> None:
