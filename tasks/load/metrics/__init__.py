@@ -1,0 +1,1 @@
+"""Speed metrics, one a module, each with golden cases beside it."""
