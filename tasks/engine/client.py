@@ -67,7 +67,7 @@ class EngineClient:
         known = self.settings
         environment = engine_environment(cores=known.cores, compiles=known.compiles) | dict(known.variables)
         self.started_at = time.monotonic()
-        program = ["tasks.engine.worker", address, repr(self.started_at)]
+        program = [f"tasks.engine.{known.program}", address, repr(self.started_at)]
         if known.copies > 1:
             program = [f"{program[0]}.copies", *program[1:], str(known.copies), str(known.devices)]
         self._process = SupervisedProcess(

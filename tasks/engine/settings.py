@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from schemas.engine import VllmEngine
 from schemas.plan import DeviceFacts, EnginePlan
@@ -28,6 +28,8 @@ class ProcessSettings:
     copies: int = 1
     devices: int = 0
     """Of one copy; 0 on a CPU, where the copies share the cores."""
+    program: Literal["worker", "null"] = "worker"
+    """`null`: an engine without a model, which answers by a script (tasks/engine/null)."""
 
 
 def process_settings(engine: VllmEngine, *, device: DeviceFacts, cache: Path) -> ProcessSettings:
