@@ -123,7 +123,7 @@ def test_a_refusal_comes_with_a_way_out(grammar_backends: Backends) -> None:
 @pytest.mark.slow
 def test_what_makes_compiling_slow_is_named(model_dir: Path) -> None:
     with Backends(model=model_dir, names=["xgrammar"]) as backends:
-        found = one(backends, {"type": "string", "maxLength": 20000}, "xgrammar")
+        found = one(backends, {"type": "string", "maxLength": 50000}, "xgrammar")
     slow = shown(found, "slow", "/maxLength")
     assert slow.rewrite is not None and slow.instance is None
 
