@@ -33,6 +33,14 @@ def _splits(context: typer.Context, incomplete: str) -> list[str]:
     return split_names(corpus, incomplete) if corpus else []
 
 
+BackendList = Annotated[
+    str,
+    typer.Option(
+        "--backends", metavar="A,B", help=f"Only these: {', '.join(BACKENDS)}.", autocompletion=_backend_lists
+    ),
+]
+
+
 def _names(backends: str) -> list[str]:
     return [name.strip() for name in backends.split(",") if name.strip()]
 
@@ -45,15 +53,7 @@ def grammar() -> None:
 @grammar_app.command("lint")
 def lint(
     schema: Annotated[str, typer.Argument(metavar="SCHEMA", help="A JSON Schema's file; - reads stdin.")],
-    backends: Annotated[
-        str,
-        typer.Option(
-            "--backends",
-            metavar="A,B",
-            help=f"Only these: {', '.join(BACKENDS)}.",
-            autocompletion=_backend_lists,
-        ),
-    ] = "",
+    backends: BackendList = "",
     model: Annotated[
         str | None,
         typer.Option("--model", metavar="M", help="Whose tokenizer is used; without it, one of single bytes."),
@@ -112,15 +112,7 @@ def grammars(  # noqa: PLR0913, PLR0917 - one an option
             autocompletion=_corpora,
         ),
     ] = None,
-    backends: Annotated[
-        str,
-        typer.Option(
-            "--backends",
-            metavar="A,B",
-            help=f"Only these: {', '.join(BACKENDS)}.",
-            autocompletion=_backend_lists,
-        ),
-    ] = "",
+    backends: BackendList = "",
     splits: Annotated[
         list[str] | None,
         typer.Option("--split", metavar="S", help="Only this part. Repeatable.", autocompletion=_splits),

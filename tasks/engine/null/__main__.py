@@ -85,7 +85,7 @@ class NullLoop:
     def _handle(self, message: protocol.ToEngine) -> bool:
         match message:
             case protocol.Build():
-                self._script = Script.read(message.options)
+                self._script = Script(**message.options)
                 self._send(protocol.Built(resolved=dict(message.options), phases={}, sizes={}))
             case protocol.Submit():
                 for request in message.requests:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +30,6 @@ class Script:
     error_share: float = 0.0
     tokens: tuple[int, int] | None = None
     seed: int = 0
-
-    @classmethod
-    def read(cls, options: dict[str, Any]) -> "Script":
-        """From a message's options. Raises TypeError for one that there is not."""
-        return cls(**options)
 
     def answer(self, request_id: str, *, max_tokens: int) -> Answer:
         draw = Random(f"{self.seed} {request_id}")  # noqa: S311 - a load, not a secret

@@ -3,14 +3,15 @@ parser is asked twice a token, and once more for the mask, whether its text is o
 
 from typing import Any
 
+from tasks.engine.worker.within import grammars_of
+
 _SHOULD, _TRIM, _ACCEPT = "should_advance", "trim_reasoning_for_advance", "accept_tokens"
 
 
 def advance_at_once(engine: Any) -> None:
     """Grammars follow every token without asking, where this engine has no reasoning parser and its scheduler is in
     this process."""
-    core = getattr(engine.engine_core, "engine_core", None)
-    manager = getattr(core, "structured_output_manager", None)
+    manager = grammars_of(engine)
     if getattr(manager, "reasoner_cls", ...) is not None:
         return
     if hasattr(manager, _ACCEPT):  # from 0.32 on the manager has it all in one

@@ -8,14 +8,15 @@ import hashlib
 from concurrent.futures import Future
 from typing import Any
 
+from tasks.engine.worker.within import grammars_of
+
 _NEEDED = ("_create_grammar", "grammar_init")
 
 
 def ready_at_once(engine: Any, *, backend: str) -> None:
     """A grammar that this engine compiled before is taken from xgrammar's cache while its request is added. The other
     backends have no cache, and go on as they do."""
-    core = getattr(engine.engine_core, "engine_core", None)
-    manager = getattr(core, "structured_output_manager", None)
+    manager = grammars_of(engine)
     if backend != "xgrammar" or any(not hasattr(manager, name) for name in _NEEDED):
         return
     create, init = manager._create_grammar, manager.grammar_init

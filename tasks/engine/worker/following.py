@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from tasks.engine.worker.within import grammars_of
+
 log = logging.getLogger(__name__)
 
 
@@ -56,7 +58,7 @@ def follow_later(engine: Any) -> None:
     """Every xgrammar grammar of this engine is Later from now on. Its scheduler is in this process."""
     from vllm.v1.structured_output.backend_xgrammar import XgrammarGrammar  # noqa: PLC0415 - costs seconds
 
-    manager = engine.engine_core.engine_core.structured_output_manager
+    manager = grammars_of(engine)
     create = manager._create_grammar
     later: Any = type("LaterXgrammarGrammar", (Later, XgrammarGrammar), {})
     names = [each.name for each in fields(XgrammarGrammar) if each.init]

@@ -22,6 +22,7 @@ from tasks.engine.worker.step_log import StepLog
 from tasks.engine.worker.stops import heed_all_stops
 from tasks.engine.worker.trace import Trace
 from tasks.engine.worker.warming import warm
+from tasks.engine.worker.within import core_of
 from tasks.engine.worker.yielding import Yielding
 
 PROGRESS_EVERY_S = 0.4
@@ -166,8 +167,7 @@ class EngineLoop:
             self._send(protocol.Done(command=command))
 
     def _reschedule(self, message: protocol.Reschedule) -> None:
-        core = getattr(getattr(self._engine, "engine_core", None), "engine_core", None)
-        scheduler = getattr(core, "scheduler", None)
+        scheduler = getattr(core_of(self._engine), "scheduler", None)
         built = self._engine.vllm_config.scheduler_config.max_num_batched_tokens
         if scheduler is None:
             reason = "vLLM's scheduler is in another process"

@@ -12,6 +12,7 @@ from typing import Any
 from tasks.engine.worker.applying import apply_whole_batches
 from tasks.engine.worker.fills import FILLS, Fill
 from tasks.engine.worker.following import follow_later
+from tasks.engine.worker.within import grammars_of
 
 MOST_THREADS = 4
 IN_FLIGHT = 3
@@ -35,8 +36,7 @@ class Masks:
         """Says who makes the masks now, `batched` or `vllm`: vLLM where it is asked for, where its core is in another
         process, where tokens are drafted or a reasoning parser decides when a grammar holds, and for the backends that
         have no such calls."""
-        core = getattr(engine.engine_core, "engine_core", None)
-        manager = getattr(core, "structured_output_manager", None)
+        manager = grammars_of(engine)
         drafted = engine.vllm_config.speculative_config is not None
         if not on or drafted or backend not in FILLS or any(not hasattr(manager, name) for name in _NEEDED):
             return "vllm"

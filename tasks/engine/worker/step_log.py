@@ -14,6 +14,7 @@ from tasks.engine.protocol import Steps, WireGraphUse, WireStep, WireTotals
 from tasks.engine.worker.graphs import chosen_graph, watch_choices
 from tasks.engine.worker.memory import worker_of
 from tasks.engine.worker.speculation import Speculation
+from tasks.engine.worker.within import core_of
 
 ALL_OF_THE_FIRST = 2_000
 """Steps that are all sent. After them it is 1 of 10, from ten times as many on 1 of 100, and so forth: a run of a
@@ -51,7 +52,7 @@ class StepLog:
     def watch(self, engine: Any) -> None:
         """Logs every step of this engine from now on. engine: vLLM's LLMEngine."""
         self._speculation.expected = getattr(engine.vllm_config, "speculative_config", None) is not None
-        core = getattr(engine.engine_core, "engine_core", None)
+        core = core_of(engine)
         if core is None:
             observed = getattr(engine.vllm_config, "observability_config", None)
             self._details_come = bool(getattr(observed, "enable_logging_iteration_details", False))

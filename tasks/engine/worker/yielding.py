@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from itertools import chain, islice
 from typing import Any
 
+from tasks.engine.worker.within import core_of
+
 SHORT_PART = 4
 """A prompt waits behind a long one if it has at most this part (a quarter) of the longest prompt's tokens: as the plan
 counts short ones."""
@@ -24,7 +26,7 @@ class Yielding:
     def watch(self, engine: Any, *, on: bool) -> bool:
         """Wraps the scheduler of vLLM's LLMEngine, and says whether it yields now: not where vLLM's core, and the
         scheduler with it, is in another process."""
-        core = getattr(engine.engine_core, "engine_core", None)
+        core = core_of(engine)
         if core is None:
             return False
         self._scheduler, self.on = core.scheduler, on
