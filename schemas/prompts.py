@@ -1,0 +1,147 @@
+"""What a measured load asks, where it is not the experiment's own prompts."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from schemas.base import Config
+
+Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+class Length(Config):
+    """Tokens, drawn from a distribution. A bare number is always that one."""
+
+    kind: Literal["fixed", "uniform", "normal", "lognormal"] = "fixed"
+    """`fixed`: `mean`; `uniform`: from `least` to `most`; `normal`, `lognormal`: of this `mean` and `sd`, drawn again
+    where it falls outside `least` and `most`."""
+    mean: Annotated[float, Field(gt=0)] | None = None
+    """Tokens on average, before the bounds cut."""
+    sd: Annotated[float, Field(gt=0)] | None = None
+    """The standard deviation, in tokens."""
+    least: Tokens = 1
+    """The shortest."""
+    most: Tokens = 1 << 20
+    """The longest."""
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> "Length":
+        needs = {"fixed": ("mean",), "uniform": (), "normal": ("mean", "sd"), "lognormal": ("mean", "sd")}[self.kind]
+        missing = [name for name in needs if getattr(self, name) is None]
+        if missing:
+            raise ValueError(f"`kind: {self.kind}` needs {' and '.join(f'`{name}`' for name in missing)}")
+        extra = [name for name in ("mean", "sd") if name not in needs and getattr(self, name) is not None]
+        if extra:
+            raise ValueError(f"`kind: {self.kind}` has no {' and '.join(f'`{name}`' for name in extra)}")
+        if self.kind == "uniform" and self.most == 1 << 20:
+            raise ValueError("`kind: uniform` needs `least` and `most`")
+        if self.least > self.most:
+            raise ValueError("`least` is above `most`")
+        return self
+
+
+def _short(value: Any) -> Any:
+    return {"kind": "fixed", "mean": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class _Lengths(Config):
+    output_tokens: Length
+    """The answer, which has exactly so many."""
+
+    @field_validator("output_tokens", "prompt_tokens", "own_tokens", mode="before", check_fields=False)
+    @classmethod
+    def _short_length(cls, value: Any) -> Any:
+        return _short(value)
+
+
+class RandomPrompts(_Lengths):
+    """Prompts of drawn tokens, of drawn lengths, none of which begins like another."""
+
+    kind: Literal["random"]
+    """Drawn tokens."""
+    prompt_tokens: Length
+    """The prompt, in tokens: a number, or a distribution."""
+
+
+class SharedPrefixPrompts(_Lengths):
+    """Prompts in groups, each group with a beginning that is its own and the same for all of it."""
+
+    kind: Literal["shared_prefix"]
+    """Groups of prompts that begin alike."""
+    groups: Annotated[int, Field(ge=1)] = 1
+    """How many different beginnings there are."""
+    shared_tokens: Tokens
+    """Tokens of a beginning."""
+    own_tokens: Length
+    """Tokens of a prompt after it."""
+
+
+class MixPart(_Lengths):
+    """One part of a mix."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    """Of all requests."""
+    prompt_tokens: Length
+    """The prompt, in tokens."""
+
+
+class MixPrompts(Config):
+    """Short and long prompts beside each other, as a service gets them."""
+
+    kind: Literal["mix"]
+    """Several kinds of lengths, mixed."""
+    parts: Annotated[list[MixPart], Field(min_length=2)]
+    """The parts, whose shares add up to 1."""
+
+    @field_validator("parts")
+    @classmethod
+    def _all_of_it(cls, value: list[MixPart]) -> list[MixPart]:
+        total = sum(part.share for part in value)
+        if abs(total - 1) > 1e-6:
+            raise ValueError(f"the shares add up to {total:g}, not to 1")
+        return value
+
+
+class ShareGptPrompts(Config):
+    """Conversations of a file in ShareGPT's format: the first question, and an answer as long as the recorded one."""
+
+    kind: Literal["sharegpt"]
+    """Recorded conversations."""
+    path: str
+    """The JSON file, from the YAML file's own folder."""
+    output_tokens: Tokens | None = None
+    """Tokens of every answer, in place of the recorded one's length."""
+    most_prompt_tokens: Tokens = 1024
+    """Conversations with a longer prompt are left out."""
+    most_total_tokens: Tokens = 2048
+    """Those whose prompt and answer are longer together, too."""
+    least_tokens: Tokens = 4
+    """Those whose prompt or answer is shorter, too."""
+
+
+class SessionPrompts(_Lengths):
+    """Conversations of several turns: each turn's prompt is all that was said before and something new, and comes a
+    while after the last answer."""
+
+    kind: Literal["sessions"]
+    """Conversations of several turns."""
+    turns: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Turns of each."""
+    first_tokens: Length
+    """Tokens of the first prompt."""
+    own_tokens: Length
+    """Tokens that each further turn adds to what was said."""
+    think_s: Annotated[float, Field(ge=0)] = 1.0
+    """Seconds between an answer and the next turn, on average."""
+    think: Literal["constant", "exponential"] = "exponential"
+    """How these are drawn."""
+
+    @field_validator("first_tokens", mode="before")
+    @classmethod
+    def _short_first(cls, value: Any) -> Any:
+        return _short(value)
+
+
+PromptsConfig = Annotated[
+    RandomPrompts | SharedPrefixPrompts | MixPrompts | ShareGptPrompts | SessionPrompts, Field(discriminator="kind")
+]
