@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows import cli_compare, cli_grammar, cli_noise, cli_score, cli_servers, cli_sweep, cli_tune, cli_warehouse
+from flows import cli_bench, cli_compare, cli_grammar, cli_noise, cli_score, cli_servers, cli_sweep, cli_tune, cli_warehouse
 from flows.commands.options import Json, RunId
 from schemas.errors import AssayError
 
@@ -176,6 +176,7 @@ def schema() -> None:
     print_schema()
 
 
+app.add_typer(cli_bench.app)
 app.add_typer(cli_compare.app)
 app.add_typer(cli_noise.app)
 app.add_typer(cli_sweep.app)

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.markup import escape
@@ -29,6 +29,12 @@ _GATE_STYLES = {
     "skipped": "dim",
 }
 FORM_SHOWN = ".form.empirical_coverage"
+
+
+class Counting(Protocol):
+    """Tells a bar how far it is."""
+
+    def __call__(self, done: int, said: str, of: int = ...) -> None: ...
 
 
 class RunConsole:
@@ -95,8 +101,9 @@ class RunConsole:
             yield ProgressBar(progress, progress.add_task(what, total=total, rate=""))
 
     @contextmanager
-    def counting(self, total: int, *, what: str, unit: str) -> "Iterator[Callable[[int, str], None]]":
-        """A bar of things that are done one by one; what it gives takes how many are done, and what to say of them."""
+    def counting(self, total: int, *, what: str, unit: str) -> "Iterator[Counting]":
+        """A bar of things that are done one by one; what it gives takes how many are done, what to say of them, and of
+        how many where that changes."""
         columns = [
             TextColumn(f"  {what}"),
             BarColumn(bar_width=30),
@@ -109,8 +116,8 @@ class RunConsole:
         with self._bar(*columns) as progress:
             task = progress.add_task(what, total=total, said="")
 
-            def update(done: int, said: str) -> None:
-                progress.update(task, completed=done, said=_shown(said))
+            def update(done: int, said: str, of: int = total) -> None:
+                progress.update(task, completed=done, said=_shown(said), total=of)
 
             yield update
 

@@ -1,7 +1,7 @@
 """The main job: one experiment, from its YAML file to a report.
 
 profile -> plan -> build the engine, and beside it examine the grammars -> generate and validate (free | guided) ->
-judge, where a metric asks for it -> score -> report -> record
+measure load, where there is a benchmark -> judge, where a metric asks for it -> score -> report -> record
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from prefect import flow, get_run_logger
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 
-from flows import building, early_engine, pages
+from flows import building, early_engine, measuring, pages
 from flows.begin import before_it_begins, going_on_with
 from flows.console import RunConsole
 from flows.context import this_flow_run
@@ -40,12 +40,15 @@ from flows.hooks import after_crash
 from flows.runtime import assay_home
 from flows.shelf import current
 from flows.signals import Terminated, keep_sigterm
+from schemas.built import BuiltEngine
 from schemas.errors import AssayError, ConfigError, RunError
+from schemas.experiment import Experiment
 from schemas.gate import GateVerdict, gate_exit_code
 from schemas.plan import DeviceFacts, ModelFacts
 from schemas.run import RunContext, RunResult, RunStatus
-from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, ScoredSummary
+from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, MeasuredSummary, ScoredSummary
 from tasks.dataset.step import load_datasets, profile_datasets
+from tasks.engine.keeper import EngineKeeper
 from tasks.engine.step import generate_answers
 from tasks.gate.check import check_gates
 from tasks.generate import Update
@@ -156,13 +159,22 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
             built = building.build(
                 session, engine, preflight, plan=plan, model=facts, device=device, console=console, warnings=warnings
             )
-            with console.step("generate") as said, _progress(console, session) as on_update:
-                generated = generate_answers(session, engine, built=built, on_update=on_update)
-                console.generated(said, generated)
-            warnings += generated.warnings
+            generated = _generate(session, engine, built=built, console=console, warnings=warnings)
+            measured = measuring.measure(
+                session,
+                engine,
+                built=built,
+                folder=folder,
+                stopped=generated.stopped,
+                console=console,
+                warnings=warnings,
+            )
 
         status, error = verdict(
-            generated, max_failed=run.experiment.max_failed, judged=_judge(session, loaded, console, warnings)
+            generated,
+            max_failed=run.experiment.max_failed,
+            judged=_judge(session, loaded, console, warnings),
+            measured=measured,
         )
         scored = _score(session, loaded, console, warnings)
         gates = judged_gates(session, console, warnings) if status == "finished" else []
@@ -172,7 +184,9 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
             with mlflow_run.may_fail(warnings):
                 mlflow_run_id = track(session, figures=figures)
             warnings += _pushed(run)
-            result = _result(run, status, error, generated, mlflow_run_id, list(dict.fromkeys(warnings)), gates)
+            result = _result(
+                run, status, error, generated, measured, mlflow_run_id, list(dict.fromkeys(warnings)), gates
+            )
             _tell_prefect(run, result, scored)
 
     console.results(scored, warnings=list(dict.fromkeys(warnings)), gates=gates)
@@ -259,10 +273,28 @@ def _tell_prefect(run: RunContext, result: RunResult, scored: ScoredSummary) -> 
     announce_gates(run, gates=result.gates, error=result.error, mlflow_run_id=result.mlflow_run_id)
 
 
+def _generate(
+    session: Session, engine: EngineKeeper, *, built: BuiltEngine, console: RunConsole, warnings: list[str]
+) -> GeneratedSummary:
+    if only_load(session.run.experiment):
+        return measuring.NOTHING_ASKED
+    with console.step("generate") as said, _progress(console, session) as on_update:
+        generated = generate_answers(session, engine, built=built, on_update=on_update)
+        console.generated(said, generated)
+    warnings += generated.warnings
+    return generated
+
+
+def only_load(experiment: Experiment) -> bool:
+    """Whether the run answers nothing before it measures load."""
+    benchmark = experiment.benchmark
+    return benchmark is not None and (benchmark.alone or not experiment.datasets)
+
+
 def _judge(session: Session, loaded: DatasetsSummary, console: RunConsole, warnings: list[str]) -> JudgedSummary | None:
     """Has the answers judged, where a metric asks for it. A judge that assay runs waits for the slot of engines."""
     experiment = session.run.experiment
-    if not has_judge(experiment):
+    if not has_judge(experiment) or only_load(experiment):
         return None
     slot = engine_slot(console) if runs_engine(experiment) else contextlib.nullcontext()
     with slot, console.step("judge") as said, console.progress(0, what="judging") as bar:
@@ -273,6 +305,8 @@ def _judge(session: Session, loaded: DatasetsSummary, console: RunConsole, warni
 
 
 def _score(session: Session, loaded: DatasetsSummary, console: RunConsole, warnings: list[str]) -> ScoredSummary:
+    if only_load(session.run.experiment):
+        return ScoredSummary(scores=0, headline=[], verdicts=[])
     with console.step("score") as said:
         scored = score_run(session, loaded)
         said.append(f"{scored.scores:,} scores")
@@ -281,12 +315,16 @@ def _score(session: Session, loaded: DatasetsSummary, console: RunConsole, warni
 
 
 def verdict(
-    generated: GeneratedSummary, *, max_failed: float, judged: JudgedSummary | None = None
+    generated: GeneratedSummary,
+    *,
+    max_failed: float,
+    judged: JudgedSummary | None = None,
+    measured: MeasuredSummary | None = None,
 ) -> tuple[RunStatus, str | None]:
     """Whether the run counts as done, and if not, why."""
     if generated.stopped is not None:
         return "cancelled", f"{generated.stopped}: {_answered(generated)} of {generated.requests} requests are answered"
-    share = generated.failed / generated.requests
+    share = generated.failed / max(1, generated.requests)
     if share > max_failed:
         return "failed", (
             f"{generated.failed} of {generated.requests} requests failed: {share:.1%}, of at most {max_failed:.1%}; "
@@ -297,7 +335,8 @@ def verdict(
             f"{judged.failed} of {judged.answers} answers could not be judged: {judged.failed / judged.answers:.1%}, "
             f"of at most {max_failed:.1%}; the table `judgements` says why"
         )
-    return "finished", None
+    too_many = measuring.load_failed(measured, max_failed=max_failed)
+    return ("finished", None) if too_many is None else ("failed", too_many)
 
 
 def _answered(generated: GeneratedSummary) -> int:
@@ -357,6 +396,7 @@ def _result(
     status: RunStatus,
     error: str | None,
     generated: GeneratedSummary,
+    measured: MeasuredSummary | None,
     mlflow_run_id: str | None,
     warnings: list[str],
     gates: list[GateVerdict],
@@ -372,6 +412,8 @@ def _result(
         requests=generated.requests,
         failed=generated.failed,
         generate_s=generated.wall_s,
+        measured=0 if measured is None else measured.requests,
+        measured_failed=0 if measured is None else measured.failed,
         flow_rss_peak_bytes=peak_memory_bytes(),
         warnings=warnings,
         gates=gates,

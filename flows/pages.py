@@ -53,6 +53,11 @@ class Progress:
         """So much is done."""
         self._done = done
 
+    def of(self, done: int, total: int) -> None:
+        """So much is done, of so much."""
+        self._total = total
+        self._done = done
+
     def _run(self) -> None:
         artifact: UUID | None = None
         shown = -1.0
@@ -64,7 +69,9 @@ class Progress:
                     artifact = create_progress_artifact(
                         progress=progress,
                         key="progress",
-                        description=f"{self._what[0]}, of {self._total:,} {self._what[1]}",
+                        description=f"{self._what[0]}, of {self._total:,} {self._what[1]}"
+                        if self._total
+                        else f"{self._what[0]}, in {self._what[1]}",
                     )
                 elif progress != shown:
                     update_progress_artifact(artifact_id=artifact, progress=progress)

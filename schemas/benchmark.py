@@ -210,6 +210,8 @@ class Benchmark(Config):
     """Processes that send one load together, each a part of it; more than one only to an endpoint."""
     wait_s: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after the last request is sent for which answers are waited for. What is not there then has failed."""
+    alone: bool = False
+    """Whether the load is all that this run does: nothing is answered and scored before. `assay bench` sets it."""
     seed: int = 0
     """What arrivals, drawn prompts and lengths are drawn with, each repeat with its own part of it."""
 
@@ -224,10 +226,15 @@ class Benchmark(Config):
             raise ValueError("`kind: saturate` looks for the highest rate that keeps the `slo`: set one")
         if self.prompts is not None and self.answers == "exact":
             raise ValueError("`answers: exact` is for the experiment's own prompts; drawn ones have exact answers")
-        traced = self.prompts is not None and any(load.kind == "trace" for load in self.load)
-        if traced:
-            raise ValueError("a trace says itself what is asked: `prompts` does not go with `kind: trace`")
+        traced = [load.kind == "trace" for load in self.load]
+        if any(traced) and (self.prompts is not None or not all(traced)):
+            raise ValueError("a trace says itself what is asked: it goes neither with `prompts` nor with other loads")
         return self
+
+    @property
+    def brings_prompts(self) -> bool:
+        """Whether it asks nothing of the experiment's datasets."""
+        return self.prompts is not None or all(load.kind == "trace" for load in self.load)
 
     @property
     def kinds(self) -> Iterable[str]:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from schemas.arm import REPAIR, Arm, NamedArm, Repair, arm_faults, arm_name, gets_grammar, is_scored
 from schemas.base import Config
+from schemas.benchmark import Benchmark
 from schemas.dataset import Dataset, NamedDataset
 from schemas.engine import Sampling, VllmEngine
 from schemas.errors import ConfigError
@@ -69,8 +70,9 @@ class ExperimentFile(Config):
     """A name in configs/models, the path of a YAML file or of a model folder, a hub id, or the model written out."""
     engine: dict[str, Any] | str = "vllm"
     """A name in configs/engines, or a block: `extends` names the file it starts from, the rest changes it."""
-    datasets: Annotated[list[str | DatasetUse], Field(min_length=1)]
-    """Names in configs/datasets or configs/suites, or paths of YAML files, each once."""
+    datasets: list[str | DatasetUse]
+    """Names in configs/datasets or configs/suites, or paths of YAML files, each once. Empty only where a benchmark
+    brings its own prompts."""
     arms: Annotated[list[Arm], Field(min_length=1)] = Field(default=["free"])
     """`free`: the samples as they are; `guided`: the same samples with each dataset's grammar; `free_matched`: free
     again, each answer made as long as its guided one, which tells what the grammar costs; `repair`: free, and guided
@@ -80,6 +82,8 @@ class ExperimentFile(Config):
     """How the arm `repair` goes on."""
     groups: dict[str, Group] = Field(default_factory=dict)
     """Means over several datasets, by the names they get: `mmlu: {datasets: [mmlu_*], metric: acc, weight: size}`."""
+    benchmark: Benchmark | None = None
+    """Load that is put on the engine once everything is answered, and measured."""
     gates: list[Gate] = Field(default_factory=list)
     """What must hold for the run to count as good; where a gate fails, the exit code is 3."""
     sampling: Sampling = Sampling()
@@ -95,6 +99,12 @@ class ExperimentFile(Config):
             if re.fullmatch(_GROUP_NAME, name) is None:
                 raise ValueError(f"`{name!s:.60}` is no group's name: letters, digits, `_` and `-`, 64 at most")
         return value
+
+    @model_validator(mode="after")
+    def _something_to_ask(self) -> "ExperimentFile":
+        if not self.datasets and (self.benchmark is None or not self.benchmark.brings_prompts):
+            raise ValueError("`datasets` must have at least one entry, or `benchmark` bring its own prompts")
+        return self
 
     @field_validator("arms", "datasets")
     @classmethod
@@ -131,6 +141,7 @@ class Experiment(Config):
     arms: list[Arm]
     repair: Repair = Repair()
     groups: dict[str, Group] = Field(default_factory=dict)
+    benchmark: Benchmark | None = None
     gates: list[Gate] = Field(default_factory=list)
     max_failed: float
     tags: dict[str, str]

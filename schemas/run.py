@@ -81,6 +81,9 @@ class RunResult(BaseModel):
     requests: int
     failed: int
     generate_s: float
+    measured: int = 0
+    """Requests of the benchmark's measured phases."""
+    measured_failed: int = 0
     flow_rss_peak_bytes: int | None
     """The most memory that the flow process itself held; the engine's is among the metrics."""
     warnings: list[str]

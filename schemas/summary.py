@@ -53,6 +53,18 @@ class GeneratedSummary(Summary):
     warnings: list[str]
 
 
+class MeasuredSummary(Summary):
+    """What came of the measuring step. requests: those of the measured phases; statuses: how they ended; failed: without
+    an answer."""
+
+    cells: int
+    requests: int
+    failed: int
+    statuses: dict[str, int]
+    wall_s: float
+    warnings: list[str]
+
+
 class JudgedSummary(Summary):
     """What came of the judging step. answers: those to be judged; reused: judged by an earlier session of this run;
     statuses: how the calls of this one ended; failed: answers without a verdict because the judge refused, timed out,

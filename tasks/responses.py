@@ -31,6 +31,10 @@ class RowContext:
     """request_key by request_id."""
     attempts: dict[str, int]
     """How often a request was tried before, by request_id; missing means never."""
+    cell_id: str | None = None
+    """The measured cell that it is asked in; None in the quality phase."""
+    phase: str = "quality"
+    """Of a measured cell: warmup, measure or cooldown."""
     wall_offset_s: float = field(default_factory=lambda: time.time() - time.monotonic())
     """What turns a monotonic time of this machine into UTC seconds."""
 
@@ -101,6 +105,11 @@ def unmatched_row(request: Request, context: RowContext, *, why: str) -> dict[st
     return _asked(request, context) | {"status": "cancelled", "error": why}
 
 
+def lost_row(request: Request, context: RowContext, *, why: str) -> dict[str, Any]:
+    """The row of a request of a measured cell to which no answer came."""
+    return _asked(request, context) | {"status": "error", "error": why}
+
+
 def killer_row(request: Request, context: RowContext, *, words: str) -> dict[str, Any]:
     """The row of a request that engines die of. words: the last one's last."""
     error = f"the engine died of this request: it was in flight when two died, the second time alone. {words}"
@@ -112,8 +121,9 @@ def _asked(request: Request, context: RowContext) -> dict[str, Any]:
     return {
         "request_id": request.request_id,
         "attempt": context.attempts.get(request.request_id, 0),
-        "request_key": context.keys[request.request_id],
-        "cell_id": quality_cell_id(context.engine_id, request.arm),
+        # What is measured is asked anew each time: its answer is nobody's to use again.
+        "request_key": context.keys[request.request_id] if context.cell_id is None else None,
+        "cell_id": context.cell_id or quality_cell_id(context.engine_id, request.arm),
         "engine_id": context.engine_id,
         "dataset": request.dataset,
         "sample_id": request.sample_id,
@@ -122,7 +132,7 @@ def _asked(request: Request, context: RowContext) -> dict[str, Any]:
         "choice_index": request.choice_index,
         "repeat": request.repeat,
         "repair_try": request.repair_try,
-        "phase": "quality",
+        "phase": context.phase,
         "adapter": request.adapter,
         "sampling": sampling.model_dump() | {"max_tokens": request.max_tokens, "stop": request.stop},
         "reused": False,

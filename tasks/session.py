@@ -5,9 +5,11 @@ from pathlib import Path
 
 import msgspec
 
+from schemas.built import BuiltEngine
 from schemas.preflight import PreflightSummary
 from schemas.run import RunContext
 from schemas.sample import Request, Sample
+from tasks.record.steps import StepRecorder
 from tasks.record.store import Store
 
 
@@ -28,6 +30,10 @@ class Session:
         """By request_id, once the engine is known: what an answer must carry to be this run's."""
         self.preflight: PreflightSummary | None = None
         """What was found out about the grammars before the engine got any; None where nothing was looked at."""
+        self.steps: StepRecorder | None = None
+        """Who numbers the steps of this session's engines, from when they answer on."""
+        self.built: BuiltEngine | None = None
+        """The engine that load was measured on; None where none was."""
         self.restarted = False
         """Whether an engine ended while it answered, and another one went on."""
 

@@ -9,6 +9,7 @@ from schemas.arm import arm_faults, gets_grammar
 from schemas.engine import VllmEngine
 from schemas.errors import ConfigError, Problem
 from schemas.experiment import Experiment, ExperimentFile, gate_faults, group_faults, known_of, repair_faults
+from tasks.config.benchmark import benchmark_problems, listed, placed
 from tasks.config.datasets import Datasets
 from tasks.config.disk import is_file
 from tasks.config.document import config_hash, experiment_json_schema, to_yaml
@@ -58,7 +59,7 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
     experiment = Layers([command_line, Layer(file.data, file)])
 
     problems: list[Problem] = []
-    raw = changed.data
+    raw = listed(changed.data)
     written = experiment.validated(ExperimentFile, raw, problems)
     model = engine = None
     with _collected(problems):
@@ -85,8 +86,12 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
     faults = [*arm_faults(written.arms), *repair_faults(written.repair, arms=written.arms, datasets=named)]
     faults += group_faults(groups, datasets=named)
     faults += gate_faults(written.gates, known=known_of(datasets=named, groups=groups, arms=written.arms))
-    if faults:
-        raise ConfigError([experiment.problem(fault.keypath, fault.message, fault.suggestion) for fault in faults])
+    problems = [experiment.problem(fault.keypath, fault.message, fault.suggestion) for fault in faults]
+    benchmark, block = written.benchmark, changed.data.get("benchmark")
+    if benchmark is not None:
+        problems += benchmark_problems(benchmark, arms=written.arms, experiment=experiment, raw=block)
+    if problems:
+        raise ConfigError(problems)
     return Experiment(
         name=written.name,
         description=written.description,
@@ -96,6 +101,7 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
         arms=written.arms,
         repair=written.repair,
         groups=groups,
+        benchmark=None if benchmark is None else placed(benchmark, experiment, block),
         gates=written.gates,
         max_failed=written.max_failed,
         tags=written.tags,

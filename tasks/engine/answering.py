@@ -131,6 +131,7 @@ def generate_answers(
     telemetry = Telemetry(pid=engine.client.pid, write=lambda rows: session.store.write("telemetry", rows))
     telemetry.start()
     steps = StepRecorder(run=run, arms=_arms(session), write=session.store.write, utc=context.utc)
+    session.steps = steps
     going = _Succession(session, engine, telemetry, built=built, context=context)
     asking = _Asking(session, engine, going, steps, on_update=on_update)
     try:

@@ -47,7 +47,9 @@ class WireGrammar(msgspec.Struct, kw_only=True):
 
 class WireRequest(msgspec.Struct, kw_only=True):
     """One request. continuation_start: for a log-likelihood request, where in the prompt the scored part begins.
-    adapter: the name of the one that answers; None: the model itself."""
+    adapter: the name of the one that answers; None: the model itself. text and messages: the same prompt for a server
+    that takes no token ids, before and after the model's template; an engine that takes the ids does not look at them.
+    """
 
     request_id: str
     prompt_token_ids: list[int]
@@ -55,6 +57,8 @@ class WireRequest(msgspec.Struct, kw_only=True):
     grammar: WireGrammar | None = None
     continuation_start: int | None = None
     adapter: str | None = None
+    text: str | None = None
+    messages: list[dict[str, Any]] | None = None
 
 
 class Submit(Message):
@@ -145,9 +149,13 @@ class WireResult(msgspec.Struct, kw_only=True):
     """What came of one request. error: why there is no answer; refused: the engine did not take the request.
 
     sent_at, first_token_at, first_text_at, last_token_at: the worker's clock. gaps_ms and gap_tokens: the time between
-    consecutive arrivals and the tokens that each brought (the first arrival is no gap). queued_ms, prefill_ms and
-    decode_ms: the engine's own account. prefill_steps: scheduler steps that computed its prompt; draft_tokens and
-    accepted_tokens: what was speculated for it; the three are None where the scheduler is in another process.
+    consecutive arrivals and the tokens that each brought (the first arrival is no gap); gap_tokens is empty where that
+    is not known. queued_ms, prefill_ms and decode_ms: the engine's own account. prefill_steps: scheduler steps that
+    computed its prompt; draft_tokens and accepted_tokens: what was speculated for it; the three are None where the
+    scheduler is in another process.
+
+    Of a server alone: output_tokens and prompt_tokens, as it counted them, where token_ids is empty because it does not
+    name them; reasoning, which it keeps apart from the text; tries: how often the request was sent.
     """
 
     request_id: str
@@ -173,6 +181,10 @@ class WireResult(msgspec.Struct, kw_only=True):
     queued_ms: float | None = None
     prefill_ms: float | None = None
     decode_ms: float | None = None
+    output_tokens: int | None = None
+    prompt_tokens: int | None = None
+    reasoning: str | None = None
+    tries: int | None = None
 
 
 class Results(Message):

@@ -28,8 +28,9 @@ class ProcessSettings:
     copies: int = 1
     devices: int = 0
     """Of one copy; 0 on a CPU, where the copies share the cores."""
-    program: Literal["worker", "null"] = "worker"
-    """`null`: an engine without a model, which answers by a script (tasks/engine/null)."""
+    program: Literal["worker", "null", "endpoint"] = "worker"
+    """`null`: an engine without a model, which answers by a script (tasks/engine/null); `endpoint`: one that asks a
+    server (tasks/engine/endpoint)."""
 
 
 def process_settings(engine: VllmEngine, *, device: DeviceFacts, cache: Path) -> ProcessSettings:

@@ -49,7 +49,7 @@ def perf_metrics(requests: Sequence[Measured], *, cell_id: str, arm: str | None,
     requests: those of the measured phase, every one that was due or sent."""
     failed = sum(not request.answered for request in requests)
     return [
-        *(each for metric in LATENCIES for each in _percentiles(metric, requests, failed, cell_id=cell_id, arm=arm)),
+        *latencies(requests, cell_id=cell_id, arm=arm),
         *(
             Aggregate(
                 scope="run",
@@ -69,8 +69,15 @@ def perf_metrics(requests: Sequence[Measured], *, cell_id: str, arm: str | None,
     ]
 
 
+def latencies(requests: Sequence[Measured], *, cell_id: str, arm: str | None, of: str = "perf") -> Iterator[Aggregate]:
+    """The percentiles alone. of: what their names begin with, where it is a part of a cell (`perf.bucket.0-127`)."""
+    failed = sum(not request.answered for request in requests)
+    for metric in LATENCIES:
+        yield from _percentiles(metric, requests, failed, cell_id=cell_id, arm=arm, of=of)
+
+
 def _percentiles(
-    metric: Latency, requests: Sequence[Measured], failed: int, *, cell_id: str, arm: str | None
+    metric: Latency, requests: Sequence[Measured], failed: int, *, cell_id: str, arm: str | None, of: str
 ) -> Iterator[Aggregate]:
     values = [value for request in requests for value in metric.of(request)]
     if not values:
@@ -78,7 +85,7 @@ def _percentiles(
     for percentile in PERCENTILES:
         yield Aggregate(
             scope="run",
-            name=f"perf.{metric.name}.p{percentile}",
+            name=f"{of}.{metric.name}.p{percentile}",
             arm=arm,
             value=float(np.percentile(values, percentile)),
             unit=metric.unit,

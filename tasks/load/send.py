@@ -4,8 +4,13 @@ An open load's requests are due at times that were known before. They are sent t
 moved up because answers are slow: who waits for an answer before asking on measures how fast the server lets itself be
 asked. Where only so many may be asked at once, a request that is due waits here, and that wait is told apart from
 what the sender itself was late.
+
+An answer may bring a further request, as the next turn of a conversation. It is due a while after the answer. Where
+there are places, whoever thinks that long keeps his: the places are users.
 """
 
+import heapq
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -65,6 +70,9 @@ class Sent:
     left: list[Asked] = field(default_factory=list)
 
 
+Follow = Callable[[Asked, WireResult], "tuple[WireRequest, float] | None"]
+
+
 def send(
     server: Server,
     plan: Iterable[Planned],
@@ -72,15 +80,19 @@ def send(
     at_once: int | None = None,
     ask_for_s: float | None = None,
     wait_for_s: float | None = None,
+    quiet_for_s: float | None = None,
     on_answer: Callable[[Asked, WireResult], None] | None = None,
+    follow: Follow | None = None,
 ) -> Sent:
     """Sends a load and takes its answers.
 
     plan: in the order of the times; where a place is all that a request waits for, at_once must say how many there are.
     ask_for_s: seconds after which nothing more is sent. wait_for_s: seconds after which answers are no longer waited
-    for; both None: until all are sent and answered. Raises ValueError for a plan without times or places, and whatever
-    the server raises."""
-    return _Sender(server, plan, at_once=at_once, on_answer=on_answer).run(ask_for_s, wait_for_s)
+    for; quiet_for_s: the same, counted from when the last request was sent. All None: until all are sent and answered.
+    follow: what an answer brings, and how many seconds after it that is due; None: nothing. Raises ValueError for a plan
+    without times or places, and whatever the server raises."""
+    sender = _Sender(server, plan, at_once=at_once, on_answer=on_answer, follow=follow)
+    return sender.run(ask_for_s, wait_for_s, quiet_for_s)
 
 
 class _Sender:
@@ -91,7 +103,12 @@ class _Sender:
         *,
         at_once: int | None,
         on_answer: Callable[[Asked, WireResult], None] | None,
+        follow: Follow | None,
     ) -> None:
+        self._follow = follow
+        self._order = itertools.count()
+        self._later: list[tuple[float, int, WireRequest]] = []
+        """What answers brought: the monotonic time at which it is due, and the request."""
         self._server = server
         self._plan = iter(plan)
         self._at_once = at_once
@@ -103,20 +120,26 @@ class _Sender:
         self._places = deque([self._sent.began_at] * (at_once or 0))
         """When each place that is free became so, the longest free first."""
 
-    def run(self, ask_for_s: float | None, wait_for_s: float | None) -> Sent:
+    def run(self, ask_for_s: float | None, wait_for_s: float | None, quiet_for_s: float | None) -> Sent:
         began = self._sent.began_at
         asks_until = None if ask_for_s is None else began + ask_for_s
         waits_until = None if wait_for_s is None else began + wait_for_s
+        sent_at: float | None = None
         while True:
             now = time.monotonic()
             if asks_until is not None and now >= asks_until:
                 self._next = None
                 self._ready.clear()
+                self._later.clear()
             if waits_until is not None and now >= waits_until:
                 break
             self._submit_what_is_due(now)
-            if self._next is None and not self._ready and not self._asked:
-                break
+            if self._next is None and not self._ready and not self._later:
+                sent_at = now if sent_at is None else sent_at
+                if not self._asked or (quiet_for_s is not None and now - sent_at >= quiet_for_s):
+                    break
+            else:
+                sent_at = None
             ends = [end for end in (asks_until, waits_until) if end is not None and end > now]
             self._take(min([self._until_due(now), *(end - now for end in ends)]))
         self._sent.left = list(self._asked.values())
@@ -126,7 +149,7 @@ class _Sender:
         while (due := self._next) is not None and self._is_due(due, now):
             self._ready.append(due)
             self._next = next(self._plan, None)
-        batch = []
+        batch = self._followers(now)
         while self._ready and (self._at_once is None or self._places):
             planned = self._ready.popleft()
             at = None if planned.due_s is None else self._sent.began_at + planned.due_s
@@ -138,6 +161,17 @@ class _Sender:
         if batch:
             self._server.submit(batch)
 
+    def _followers(self, now: float) -> list[WireRequest]:
+        """Those that answers brought and that are due. Their places were kept."""
+        batch = []
+        while self._later and self._later[0][0] <= now:
+            due_at, _, request = heapq.heappop(self._later)
+            self._asked[request.request_id] = Asked(
+                request=request, planned_at=due_at, free_at=due_at, submitted_at=time.monotonic()
+            )
+            batch.append(request)
+        return batch
+
     def _is_due(self, planned: Planned, now: float) -> bool:
         if planned.due_s is not None:
             return self._sent.began_at + planned.due_s <= now
@@ -146,17 +180,21 @@ class _Sender:
         return len(self._ready) < len(self._places)
 
     def _until_due(self, now: float) -> float:
-        if self._next is None or self._next.due_s is None:
-            return LOOK_S
-        return min(LOOK_S, max(0.0, self._sent.began_at + self._next.due_s - now))
+        ahead = [] if self._next is None or self._next.due_s is None else [self._sent.began_at + self._next.due_s]
+        ahead += [self._later[0][0]] if self._later else []
+        return min([LOOK_S, *(max(0.0, due_at - now) for due_at in ahead)])
 
     def _take(self, wait_s: float) -> None:
         for result in self._server.results(wait_s=wait_s):
             asked = self._asked.pop(result.request_id, None)
             if asked is None:
                 continue
-            if self._at_once is not None:
-                self._places.append(time.monotonic())
+            now = time.monotonic()
+            further = None if self._follow is None else self._follow(asked, result)
+            if further is not None:
+                heapq.heappush(self._later, (now + further[1], next(self._order), further[0]))
+            elif self._at_once is not None:
+                self._places.append(now)
             self._sent.answered.append((asked, result))
             if self._on_answer is not None:
                 self._on_answer(asked, result)

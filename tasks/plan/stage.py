@@ -7,11 +7,13 @@ from schemas.arm import REPAIR, arm_name
 from schemas.errors import ConfigError
 from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts, PlannedLoad
+from schemas.points import measured_arms
 from schemas.sample import Request, Sample
 from schemas.summary import DatasetsSummary
+from tasks.load.questions import planned_lengths
 from tasks.plan.adapters import check_likelihoods
 from tasks.plan.engine import plan_engine
-from tasks.plan.estimate import EarlierRun
+from tasks.plan.estimate import EarlierRun, estimate
 from tasks.plan.on_disk import read_on_disk
 from tasks.requests import plan_requests, plan_retries, planned_load
 from warehouse.parquet import read_rows
@@ -54,21 +56,39 @@ def run_retries(experiment: Experiment, *, datasets: DatasetsSummary, samples: S
 def plan_run(
     experiment: Experiment, *, home: Path, requests: Sequence[Request], model: ModelFacts, device: DeviceFacts
 ) -> EnginePlan:
-    """The engine's options for these requests, each with its reason. Raises ConfigError for what cannot fit.
+    """The engine's options for these requests and the load of the benchmark, each with its reason. Raises ConfigError
+    for what cannot fit.
 
     home: ASSAY_HOME, where an earlier run tells how fast this machine is."""
     _check_seeds(experiment, device=device)
     on_disk = read_on_disk(experiment.engine, model=model, cache=home / "cache")
     check_likelihoods(on_disk.adapters, requests=requests)
-    return plan_engine(
-        load=planned_load(requests),
+    load, earlier = planned_load(requests), earlier_run(home=home, model=model, device=device)
+    more = _measured(experiment, requests=requests, model=model)
+    plan = plan_engine(
+        load=PlannedLoad(
+            prompt_tokens=load.prompt_tokens + more.prompt_tokens, output_tokens=load.output_tokens + more.output_tokens
+        ),
         model=model,
         device=device,
         engine=experiment.engine,
         dtype=experiment.model.config.dtype,
-        earlier=earlier_run(home=home, model=model, device=device),
+        earlier=earlier,
         on_disk=on_disk,
     )
+    if not more.prompt_tokens or not load.prompt_tokens:
+        return plan
+    # What is estimated is generating: how long a measured load takes, it says itself.
+    return plan.model_copy(update={"estimate": estimate(load=load, model=model, device=device, earlier=earlier)})
+
+
+def _measured(experiment: Experiment, *, requests: Sequence[Request], model: ModelFacts) -> PlannedLoad:
+    """What the benchmark may have in flight; nothing where there is none."""
+    benchmark = experiment.benchmark
+    if benchmark is None:
+        return PlannedLoad(prompt_tokens=[], output_tokens=[])
+    arms = measured_arms(benchmark, experiment.arms)
+    return planned_lengths(benchmark, requests=requests, arms=arms, folder=Path(model.path))
 
 
 def _check_seeds(experiment: Experiment, *, device: DeviceFacts) -> None:

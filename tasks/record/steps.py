@@ -117,8 +117,9 @@ class StepRecorder:
         self._engines: dict[str, _Watched] = {}
         self._current: str | None = None
 
-    def take(self, messages: Iterable[Steps], *, engine_id: str) -> None:
-        """Writes the steps of these messages as one part of `steps`, and adds them to the engine's totals."""
+    def take(self, messages: Iterable[Steps], *, engine_id: str, cell_id: str | None = None) -> None:
+        """Writes the steps of these messages as one part of `steps`, and adds them to the engine's totals. cell_id: of a
+        measured cell that they ran in."""
         if engine_id not in self._engines:
             self._engines[engine_id] = _before(self._run, engine_id) if self._run.resumed else _Watched()
         engine = self._engines[engine_id]
@@ -130,7 +131,7 @@ class StepRecorder:
                 engine.source, engine.base = message.source, engine.following
             for step in message.steps:
                 engine.following = max(engine.following, engine.base + step.step + step.stands_for)
-                rows.append(self._row(step, engine_id=engine_id, base=engine.base))
+                rows.append(self._row(step, engine_id=engine_id, base=engine.base, cell_id=cell_id))
         self._write("steps", rows)
 
     def end(self) -> None:
@@ -139,12 +140,14 @@ class StepRecorder:
             totals = self._engines[self._current].totals
             self._write("metrics", metric_rows(engine_metrics(totals, engine_id=self._current)))
 
-    def _row(self, step: WireStep, *, engine_id: str, base: int) -> Row:
+    def _row(self, step: WireStep, *, engine_id: str, base: int, cell_id: str | None) -> Row:
+        if cell_id is None and len(self._arms) == 1:
+            cell_id = quality_cell_id(engine_id, self._arms[0])
         return {
             "engine_id": engine_id,
             "step": base + step.step,
             "stands_for": step.stands_for,
-            "cell_id": quality_cell_id(engine_id, self._arms[0]) if len(self._arms) == 1 else None,
+            "cell_id": cell_id,
             "ts": self._utc(step.ended_at),
             "running": step.running,
             "waiting": step.waiting,

@@ -11,6 +11,8 @@ from schemas.judge import Judgement
 from schemas.metric import Aggregate, Comparison, Score
 from schemas.sample import Response, Sample
 from schemas.summary import DatasetsSummary, ScoredSummary
+from tasks.load.stage import devices_of
+from tasks.load.watched import correct_metrics
 from tasks.record.answers import last_attempts
 from tasks.record.rows import comparison_rows, metric_rows, score_rows
 from tasks.record.timing import telemetry_metrics, timing_metrics
@@ -97,6 +99,7 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
     metrics += repair_metrics(rows, datasets=repaired, clusters=clusters or None, resumed=interrupted)
     metrics += timing_metrics(rows, resumed=interrupted)
     metrics += telemetry_metrics(read_rows(session.run.home, "telemetry", session.run.run_id))
+    metrics += _correct(session, scores)
     now = datetime.datetime.now(datetime.UTC)
     session.store.write("scores", score_rows(scores, scored_at=now))
     session.store.write("metrics", metric_rows(metrics))
@@ -107,6 +110,21 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
         verdicts=[_verdict(comparison) for comparison in comparisons],
         guiding=_guiding(metrics, names),
         warnings=alarms(means),
+    )
+
+
+def _correct(session: Session, scores: Sequence[Score]) -> list[Aggregate]:
+    """What a right answer takes under the benchmark's loads."""
+    benchmark, built = session.run.experiment.benchmark, session.built
+    if benchmark is None or built is None:
+        return []
+    return correct_metrics(
+        session.run.home,
+        session.run.run_id,
+        benchmark=benchmark,
+        device=built.device,
+        devices=devices_of(built),
+        scores=scores,
     )
 
 

@@ -1,6 +1,6 @@
 """What assay says of GPUs, measured on this machine's card.
 
-    python -m tests.gpu [--cases graphs,speculation,parallel,flow,mixed2,grid,best,memory,guided] [--out DIR]
+    python -m tests.gpu [--cases graphs,speculation,parallel,flow,load,mixed2,grid,best,memory,guided] [--out DIR]
         [--passes 4] [--minutes M] [--builds N] [--earlier FILE] [--gguf FILE] [--shard 0/4]
 
 Each row is kept in DIR/results.jsonl as it is measured; a run that was cut short goes on where it stopped. Controls

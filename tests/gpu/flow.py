@@ -59,7 +59,7 @@ def flow(bench: Bench) -> None:
                 raise RuntimeError(f"exit code {found['exit_code']}: {found.get('error')}")
 
 
-def _model_file(bench: Bench, model: str) -> Path:
+def model_file(bench: Bench, model: str) -> Path:
     """The model's YAML from configs, with the folders that lie here in place of the GGUF's package."""
     own = {SMALL: "smollm2-135m-instruct", LARGE: "llama-3-8b-shape"}[SMALL if bench.small_only else model]
     data = read_yaml(ROOT / "configs" / "models" / f"{own}.yaml").data
@@ -76,9 +76,9 @@ def _run(bench: Bench, *, name: str, model: str, settings: tuple[str, ...], limi
     folder = bench.out / CASE / name.replace(" ", "-")
     folder.mkdir(parents=True, exist_ok=True)
     bench.home.mkdir(parents=True, exist_ok=True)
-    sets = [part for each in (f"model={_model_file(bench, model)}", *settings) for part in ("--set", each)]
+    sets = [part for each in (f"model={model_file(bench, model)}", *settings) for part in ("--set", each)]
     began, started = time.monotonic(), time.time()
-    code, out = _assay(bench, ["run", "quickstart", "--limit", str(limit), "--json", *sets], log=folder / "console.log")
+    code, out = assay(bench, ["run", "quickstart", "--limit", str(limit), "--json", *sets], log=folder / "console.log")
     (folder / "run.json").write_text(out, encoding="utf-8")
     row: dict[str, Any] = {"exit_code": code, "total_s": time.monotonic() - began, "set": list(settings)}
     ended = json.loads(out) if out.strip().startswith("{") else {}
@@ -95,7 +95,7 @@ def _run(bench: Bench, *, name: str, model: str, settings: tuple[str, ...], limi
 
 
 def _asked(bench: Bench, run_id: str, folder: Path) -> dict[str, Any]:
-    code, out = _assay(bench, ["sql", _QUESTION.format(run=run_id), "--format", "json"], log=folder / "sql.log")
+    code, out = assay(bench, ["sql", _QUESTION.format(run=run_id), "--format", "json"], log=folder / "sql.log")
     if code != 0:
         raise RuntimeError(f"assay sql: exit code {code}; see {folder / 'sql.log'}")
     (folder / "sql.json").write_text(out, encoding="utf-8")
@@ -123,7 +123,7 @@ def _asked(bench: Bench, run_id: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def _assay(bench: Bench, arguments: list[str], *, log: Path) -> tuple[int | None, str]:
+def assay(bench: Bench, arguments: list[str], *, log: Path) -> tuple[int | None, str]:
     """The exit code, None where it took too long and was killed, and what stdout had. log: for stderr."""
     environment = os.environ | {"ASSAY_HOME": str(bench.home.absolute())}
     with log.open("w", encoding="utf-8") as errors:

@@ -55,13 +55,14 @@ _CORPUS_ANSWERS = (
     "run_id revision case_id backend split child_run_id request_id grammar_status request_status finish_reason valid"
     " prompt_tokens output_tokens e2e_ms tpot_ms error"
 )
+_TELEMETRY = "power_instant_w memory_utilization memory_clock_mhz engine_processes other_processes client_cpu"
 CHANGES: tuple[Change, ...] = (
     Change(version=1, what="The first tables."),
     Change(
         version=2,
         what="What a judge said of an answer; what came of a run's gates; documents in windows, ratios of sums, metrics"
         " under names of one's own; BOS; what would change a planned option, and the memory that was predicted;"
-        " each start of an engine; sweeps, and engines that several runs shared; corpora of schemas.",
+        " each start of an engine; sweeps, and engines that several runs shared; corpora of schemas; measured loads.",
         added=(
             "datasets.bos_policy",
             "plans.would_change",
@@ -71,6 +72,8 @@ CHANGES: tuple[Change, ...] = (
             "engines.grammar_masks",
             "engines.prefill_yields",
             "steps.stands_for",
+            *(f"telemetry.{column}" for column in _TELEMETRY.split()),
+            *(f"cells.{column}" for column in ("point_id", "load", "prompts", "warmup_started_at")),
             *(f"samples.{column}" for column in ("windows", "window_tokens")),
             "requests.repair_try",
             *(f"scores.{column}" for column in ("base_metric", "numerator", "denominator")),

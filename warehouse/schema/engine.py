@@ -154,15 +154,27 @@ CELLS = Table(
         text("cell_id", "The cell's name within the run."),
         _ENGINE_ID,
         text("arm", "The arm; NULL where arms share the cell."),
-        text("kind", "quality, closed, open, offline or latency."),
+        text(
+            "kind",
+            "quality; or the measured load: closed, open, ramp, staged, trace, offline, latency; probe, of a search for"
+            " the knee; abandoned, where the engine died or the run was measured anew.",
+        ),
         count("concurrency", "requests", "Requests in flight under a closed load."),
-        number("rate", "requests/s", "Arrivals under an open load."),
-        number("burstiness", "", "Shape of the gaps between arrivals; 1 is Poisson."),
+        number("rate", "requests/s", "Arrivals under an open load of one rate."),
+        number("burstiness", "", "Shape of the gaps between arrivals; 1 is Poisson, NULL where they are equal."),
         count("repeat", "", "Number of the repeat, from 0."),
         count("order_index", "", "Place in the order of execution, from 0."),
-        time("started_at", "When it began."),
-        time("ended_at", "When it ended."),
+        time("started_at", "When it began; of a measured load, after its warm-up."),
+        time("ended_at", "When it ended: the last measured answer, or the end of the load's time."),
         texts("disturbed", "What disturbed the measurement."),
+        text(
+            "point_id",
+            "The measured load and its arm, the same in every run: all repeats of it; metrics over the repeats have it"
+            " as their cell_id. NULL in the quality phase.",
+        ),
+        json("load", "The load as the block `benchmark` has it, with this cell's number alone."),
+        text("prompts", "What was asked: datasets, random, shared_prefix, mix, sharegpt, sessions or trace."),
+        time("warmup_started_at", "When its warm-up began."),
     ),
 )
 
@@ -204,8 +216,13 @@ TELEMETRY = Table(
         REVISION,
         time("ts", "When it was read."),
         text("device", "UUID of the GPU, or cpu."),
-        number("power_w", "W", "Power drawn."),
-        number("energy_j", "J", "The device's energy counter since its driver was loaded."),
+        number("power_w", "W", "Power drawn; on most GPUs the mean of the last second."),
+        number(
+            "energy_j",
+            "J",
+            "The device's energy counter: a GPU's, read once a second, since its driver was loaded; the processors'"
+            " (RAPL, all packages) from some beginning.",
+        ),
         number("utilization", "share", "Share of time in use, 0 to 1."),
         count("memory_bytes", "bytes", "Memory in use."),
         number("temperature_c", "°C", "Temperature."),
@@ -214,5 +231,15 @@ TELEMETRY = Table(
         number("process_cpu", "cores", "Processor use of the engine process."),
         count("process_rss_bytes", "bytes", "Resident memory of the engine process."),
         number("cpu_throttled_s", "s", "Time held back by a processor quota since the run began."),
+        number("power_instant_w", "W", "Power drawn at the moment, where the GPU tells it."),
+        number("memory_utilization", "share", "Share of time in which the GPU's memory was read or written, 0 to 1."),
+        number("memory_clock_mhz", "MHz", "Clock of the GPU's memory."),
+        count(
+            "engine_processes",
+            "processes",
+            "Processes of the engine on the GPU, looked at once a second; NULL where they cannot be told apart.",
+        ),
+        count("other_processes", "processes", "The same of those that are neither the engine's nor assay's own."),
+        number("client_cpu", "cores", "Processor use of assay's own processes, without the engine's."),
     ),
 )

@@ -1,0 +1,74 @@
+"""The block `benchmark` of an experiment: paths that start from its file, and what does not fit the rest."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from schemas.arm import Arm, gets_grammar
+from schemas.benchmark import Benchmark, TraceLoad
+from schemas.errors import Problem
+from schemas.prompts import ShareGptPrompts
+from tasks.config.layers import Layers
+from tasks.config.locate import path_from
+from schemas.points import measured_arms, twice
+
+KeyPath = tuple[str | int, ...]
+
+
+def listed(raw: dict[str, Any]) -> dict[str, Any]:
+    """An experiment's data with the one load of its benchmark, which needs no list, as a list: faults are then found in
+    it by the same key path."""
+    block = raw.get("benchmark")
+    if isinstance(block, dict) and isinstance(block.get("load"), dict):
+        return {**raw, "benchmark": {**block, "load": [block["load"]]}}
+    return raw
+
+
+def placed(benchmark: Benchmark, experiment: Layers, raw: Any) -> Benchmark:
+    """With its paths absolute. raw: the block as it is written. Raises ConfigError for what is no path."""
+    changes: dict[str, Any] = {}
+    loads = list(benchmark.load)
+    for index, load in enumerate(loads):
+        if isinstance(load, TraceLoad):
+            loads[index] = load.model_copy(
+                update={"path": _path(load.path, experiment, (*load_key(raw, index), "path"))}
+            )
+    if loads != list(benchmark.load):
+        changes["load"] = loads
+    if isinstance(benchmark.prompts, ShareGptPrompts):
+        path = _path(benchmark.prompts.path, experiment, ("benchmark", "prompts", "path"))
+        changes["prompts"] = benchmark.prompts.model_copy(update={"path": path})
+    return benchmark.model_copy(update=changes) if changes else benchmark
+
+
+def benchmark_problems(benchmark: Benchmark, *, arms: Sequence[Arm], experiment: Layers, raw: Any) -> list[Problem]:
+    """What of the block cannot be with these arms, each where it is written."""
+    return [experiment.problem(*fault) for fault in _faults(benchmark, arms=arms, raw=raw)]
+
+
+def load_key(raw: Any, index: int) -> KeyPath:
+    """Where a load is written: one alone needs no list."""
+    alone = isinstance(raw, dict) and isinstance(raw.get("load"), dict)
+    return ("benchmark", "load") if alone else ("benchmark", "load", index)
+
+
+def _faults(benchmark: Benchmark, *, arms: Sequence[Arm], raw: Any) -> Iterator[tuple[KeyPath, str, str | None]]:
+    measured = measured_arms(benchmark, arms)
+    if not measured:
+        yield (
+            ("benchmark", "prompts"),
+            "drawn prompts have no grammar, and the experiment has no arm without one",
+            "`arms: [free, guided]`, or leave `prompts` out",
+        )
+    if doubled := twice(benchmark, arms=measured[:1]):
+        names = ", ".join(name.partition("-")[2] for name in doubled)
+        yield ("benchmark", "load"), f"the same load stands here twice ({names})", "each once; `repeats` measures again"
+    if benchmark.answers == "exact" and any(gets_grammar(arm) for arm in arms):
+        yield (
+            ("benchmark", "answers"),
+            "a guided answer ends where its grammar does, so that it has no exact length",
+            "`answers: own`, or `arms: [free]`",
+        )
+
+
+def _path(text: str, experiment: Layers, keypath: KeyPath) -> str:
+    return str(path_from(text, base=experiment.origin(keypath).base, at=experiment.place(keypath)))
