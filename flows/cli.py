@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from flows import cli_bench, cli_compare, cli_grammar, cli_noise, cli_score, cli_servers, cli_sweep, cli_tune, cli_warehouse
+from flows import (
+    cli_bench,
+    cli_compare,
+    cli_grammar,
+    cli_noise,
+    cli_score,
+    cli_servers,
+    cli_sweep,
+    cli_tune,
+    cli_warehouse,
+)
 from flows.commands.options import Json, RunId
 from schemas.errors import AssayError
 

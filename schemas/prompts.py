@@ -1,5 +1,6 @@
 """What a measured load asks, where it is not the experiment's own prompts."""
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -7,6 +8,8 @@ from pydantic import Field, field_validator, model_validator
 from schemas.base import Config
 
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
+_DEVIATIONS = 4
+_LEAST_SHARE = 0.05
 
 
 class Length(Config):
@@ -15,29 +18,58 @@ class Length(Config):
     kind: Literal["fixed", "uniform", "normal", "lognormal"] = "fixed"
     """`fixed`: `mean`; `uniform`: from `least` to `most`; `normal`, `lognormal`: of this `mean` and `sd`, drawn again
     where it falls outside `least` and `most`."""
-    mean: Annotated[float, Field(gt=0)] | None = None
+    mean: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
     """Tokens on average, before the bounds cut."""
-    sd: Annotated[float, Field(gt=0)] | None = None
+    sd: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
     """The standard deviation, in tokens."""
     least: Tokens = 1
     """The shortest."""
-    most: Tokens = 1 << 20
-    """The longest."""
+    most: Tokens | None = None
+    """The longest. Without it, of `normal` and `lognormal` four standard deviations above the mean: an engine must have
+    room for the longest, so there is one."""
 
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> "Length":
-        needs = {"fixed": ("mean",), "uniform": (), "normal": ("mean", "sd"), "lognormal": ("mean", "sd")}[self.kind]
-        missing = [name for name in needs if getattr(self, name) is None]
+        needs = {"fixed": ("mean",), "uniform": ("most",), "normal": ("mean", "sd"), "lognormal": ("mean", "sd")}
+        missing = [name for name in needs[self.kind] if getattr(self, name) is None]
         if missing:
             raise ValueError(f"`kind: {self.kind}` needs {' and '.join(f'`{name}`' for name in missing)}")
-        extra = [name for name in ("mean", "sd") if name not in needs and getattr(self, name) is not None]
+        extra = [name for name in ("mean", "sd") if name not in needs[self.kind] and getattr(self, name) is not None]
         if extra:
             raise ValueError(f"`kind: {self.kind}` has no {' and '.join(f'`{name}`' for name in extra)}")
-        if self.kind == "uniform" and self.most == 1 << 20:
-            raise ValueError("`kind: uniform` needs `least` and `most`")
-        if self.least > self.most:
-            raise ValueError("`least` is above `most`")
+        if self.least > self.longest:
+            raise ValueError(
+                f"`least` is above {'`most`' if self.most is not None else f'{self.longest}, the longest'}"
+            )
+        if self._share_within() < _LEAST_SHARE:
+            raise ValueError(f"hardly any length of this kind lies from {self.least} to {self.longest} tokens")
         return self
+
+    @property
+    def longest(self) -> int:
+        """The longest that is ever drawn."""
+        if self.most is not None:
+            return self.most
+        mean = 0.0 if self.mean is None else self.mean
+        return round(mean) if self.kind == "fixed" else math.ceil(mean + _DEVIATIONS * (self.sd or 0.0))
+
+    def _share_within(self) -> float:
+        """Of what the distribution gives, the share that is within the bounds."""
+        if self.mean is None:
+            return 1.0
+        least, most = self.least - 0.5, self.longest + 0.5
+        if self.sd is None:
+            return 1.0 if least <= self.mean <= most else 0.0
+        if self.kind == "normal":
+            return _below((most - self.mean) / self.sd) - _below((least - self.mean) / self.sd)
+        spread = math.sqrt(math.log1p((self.sd / self.mean) ** 2))
+        middle = math.log(self.mean) - spread * spread / 2
+        return _below((math.log(most) - middle) / spread) - _below((math.log(least) - middle) / spread)
+
+
+def _below(deviations: float) -> float:
+    """The share of a normal distribution that lies below its mean and so many deviations."""
+    return (1 + math.erf(deviations / math.sqrt(2))) / 2
 
 
 def _short(value: Any) -> Any:
@@ -121,7 +153,7 @@ class ShareGptPrompts(Config):
 
 class SessionPrompts(_Lengths):
     """Conversations of several turns: each turn's prompt is all that was said before and something new, and comes a
-    while after the last answer."""
+    while after the last answer. What `requests`, `warmup` and `cooldown` count are then conversations."""
 
     kind: Literal["sessions"]
     """Conversations of several turns."""

@@ -6,10 +6,10 @@ from typing import Any
 from schemas.arm import Arm, gets_grammar
 from schemas.benchmark import Benchmark, TraceLoad
 from schemas.errors import Problem
+from schemas.points import measured_arms, twice
 from schemas.prompts import ShareGptPrompts
 from tasks.config.layers import Layers
 from tasks.config.locate import path_from
-from schemas.points import measured_arms, twice
 
 KeyPath = tuple[str | int, ...]
 

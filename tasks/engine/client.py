@@ -162,6 +162,17 @@ class EngineClient:
                 case _:
                     continue
 
+    @property
+    def socket(self) -> "zmq.Socket[bytes]":
+        """What its messages come by, for one who waits for several engines at once."""
+        return self._socket
+
+    def arrived(self) -> Iterator[protocol.WireResult]:
+        """The results that are there, without waiting. Raises EngineDied if the engine has died."""
+        while (message := self._receive_or_none(0.0)) is not None:
+            if isinstance(message, protocol.Results):
+                yield from message.results
+
     def drain(self) -> list[protocol.WireResult]:
         """The results that have arrived and were not taken yet, without waiting. Does not ask whether the engine lives:
         it is for the end of a run, whatever ended it."""

@@ -1,7 +1,8 @@
 """What a load asks, one after the other: drawn prompts, recorded ones, a run's own.
 
 The same seed and repeat give the same asks in every arm and in every run; another repeat gives others. A salt makes
-prompts differ where an engine cannot forget what it has read, and lengths and order stay.
+drawn prompts differ where an engine cannot forget what it has read; lengths, order and pauses stay. What was recorded,
+and a run's own prompts, are what they are.
 """
 
 import itertools
@@ -29,15 +30,18 @@ from tasks.load.prompts import drawn, of_trace, sharing
 from tasks.load.sharegpt import Conversation, read_sharegpt
 from tasks.load.traces import Traced
 
+WARMUP = " warmup"
+"""What the salt of a warm-up ends with: it asks other things, of other lengths."""
 _MANY = 1_000
 """Draws of a length that the plan looks at."""
+_ENOUGH_WORDS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """name: no other ask of the cell has it. exactly: the answer has max_tokens tokens. request: of a run's own prompt,
-    with its stops, grammar and adapter. session, turn: of a conversation, whose next turn comes think_s after the
-    answer; turns: how many it has."""
+    with its stops, grammar and adapter. session, turn: of a conversation, from 0; turns: how many it has; think_s: the
+    pause between the last answer and this turn; way: what lengths and pauses of its further turns are drawn by."""
 
     name: str
     prompt_token_ids: list[int]
@@ -48,37 +52,55 @@ class Ask:
     turn: int = 0
     turns: int = 1
     think_s: float = 0.0
+    way: str = ""
 
 
 def ordinary_tokens(tokenizer: tokenizers.Tokenizer, *, end_ids: Sequence[int] = ()) -> list[int]:
-    """The ids of tokens that are whole text: nothing special, nothing added, no piece of a character. Text made of them
-    can be sent in place of ids."""
+    """The ids of tokens to draw prompts from, in order: nothing special, nothing added, no piece of a character.
+
+    Where there are enough of them, only those that are words with a space in front: text made of these has the same
+    tokens again, for a server that takes no ids."""
     added = {int(number) for number in tokenizer.get_added_tokens_decoder()}
     left_out = added | set(end_ids)
-    found = []
-    for token, number in tokenizer.get_vocab(with_added_tokens=False).items():
-        if number in left_out or (token.startswith("<") and token.endswith(">")):
-            continue
-        text = tokenizer.decode([number], skip_special_tokens=False)
-        if text and "�" not in text:
-            found.append(number)
-    return sorted(found)
+    numbers = sorted(
+        number
+        for token, number in tokenizer.get_vocab(with_added_tokens=False).items()
+        if number not in left_out and not (token.startswith("<") and token.endswith(">"))
+    )
+    texts = tokenizer.decode_batch([[number] for number in numbers], skip_special_tokens=False)
+    whole = [number for number, text in zip(numbers, texts, strict=True) if text and "\ufffd" not in text]
+    words = _words(tokenizer, whole)
+    return words if len(words) >= _ENOUGH_WORDS else whole
+
+
+def _words(tokenizer: tokenizers.Tokenizer, numbers: Sequence[int]) -> list[int]:
+    """Those that are a word, begin with a space, and are read again as they were written."""
+    twice = [[number, number] for number in numbers]
+    texts = tokenizer.decode_batch(twice, skip_special_tokens=False)
+    spaced = [(ids, text) for ids, text in zip(twice, texts, strict=True) if _is_word_twice(text)]
+    again = tokenizer.encode_batch_fast([text for _, text in spaced], add_special_tokens=False)
+    return [ids[0] for (ids, _), encoding in zip(spaced, again, strict=True) if encoding.ids == ids]
+
+
+def _is_word_twice(text: str) -> bool:
+    first, space, second = text.removeprefix(" ").partition(" ")
+    return bool(space) and first == second and first.isalpha()
 
 
 def own_asks(requests: Sequence[Request], *, seed: int, repeat: int, salt: str = "") -> Iterator[Ask]:
     """A run's own prompts, all of them in a drawn order, then again in another one, without an end.
 
-    Raises ValueError where there is none."""
+    requests: each sample's generating one. Raises ValueError where there is none."""
     if not requests:
         raise ValueError("there is nothing to ask")
     ordered = sorted(requests, key=lambda request: (request.dataset, request.sample_id))
     for turn in itertools.count():
         order = list(range(len(ordered)))
-        Random(f"{seed} {repeat} own {'warmup' in salt} {turn}").shuffle(order)  # noqa: S311 - a load, not a secret
+        Random(f"{seed} {repeat} own {_is_warmup(salt)} {turn}").shuffle(order)  # noqa: S311 - a load, not a secret
         for index in order:
             request = ordered[index]
             yield Ask(
-                name=f"{turn} {request.dataset} {request.sample_id}",
+                name=f"{turn} {index}",
                 prompt_token_ids=request.prompt_token_ids,
                 max_tokens=request.max_tokens,
                 exactly=request.exactly,
@@ -87,10 +109,11 @@ def own_asks(requests: Sequence[Request], *, seed: int, repeat: int, salt: str =
 
 
 def trace_asks(traced: Sequence[Traced], *, trace: str, salt: str, vocabulary: Sequence[int]) -> Iterator[Ask]:
-    """The prompts of a trace, in its order. trace: its name, so that two have nothing in common."""
+    """The prompts of a trace, in its order. trace: its name, so that two have nothing in common. Requests of one
+    session begin alike, as a conversation's do."""
     for index, each in enumerate(traced):
         prompt = of_trace(each, index=index, trace=f"{trace}{salt}", vocabulary=vocabulary)
-        yield Ask(name=str(index), prompt_token_ids=prompt, max_tokens=each.output_tokens)
+        yield Ask(name=str(index), prompt_token_ids=prompt, max_tokens=each.output_tokens, session=each.session)
 
 
 def drawn_asks(
@@ -102,8 +125,11 @@ def drawn_asks(
     vocabulary: Sequence[int],
     tokenizer: Tokenizer | None = None,
 ) -> Iterator[Ask]:
-    """Asks of a block `prompts`, without an end. tokenizer: for text that is recorded."""
-    draw = Random(f"{seed} {repeat} lengths {'warmup' in salt}")  # noqa: S311 - a load, not a secret
+    """Asks of a block `prompts`, without an end; of conversations the first turns. tokenizer: for recorded text.
+
+    Raises ValueError where that is needed and not there, and ConfigError for a file that is no good."""
+    way = f"{seed} {repeat} lengths {_is_warmup(salt)}"
+    draw = Random(way)  # noqa: S311 - a load, not a secret
     base = f"{seed} {repeat}{salt}"
     match prompts:
         case RandomPrompts():
@@ -113,7 +139,7 @@ def drawn_asks(
         case MixPrompts():
             yield from _mixed(prompts, draw, base, vocabulary)
         case SessionPrompts():
-            yield from _sessions(prompts, draw, base, vocabulary)
+            yield from _sessions(prompts, way, base, vocabulary)
         case ShareGptPrompts():
             if tokenizer is None:
                 raise ValueError("recorded text needs a tokenizer")
@@ -121,9 +147,10 @@ def drawn_asks(
 
 
 def next_turn(ask: Ask, answer: Sequence[int], *, prompts: SessionPrompts, base: str, vocabulary: Sequence[int]) -> Ask:
-    """The turn of a conversation after this one was answered: all that was said, and something new."""
+    """The turn of a conversation after this one was answered: all that was said, and something new. base: as that of
+    `drawn_asks`, seed, repeat and salt: its new tokens are drawn by it, its length and its pause are not."""
     turn = ask.turn + 1
-    draw = Random(f"{base} {ask.session} {turn}")  # noqa: S311 - a load, not a secret
+    draw = Random(f"{ask.way} {turn}")  # noqa: S311 - a load, not a secret
     new = drawn(f"{base} session {ask.session} turn {turn}", _one(prompts.own_tokens, draw), vocabulary=vocabulary)
     return Ask(
         name=f"{ask.session}.{turn}",
@@ -133,11 +160,13 @@ def next_turn(ask: Ask, answer: Sequence[int], *, prompts: SessionPrompts, base:
         turn=turn,
         turns=ask.turns,
         think_s=_think(prompts, draw),
+        way=ask.way,
     )
 
 
 def lengths_of(prompts: PromptsConfig, *, n: int, tokenizer: Tokenizer | None = None) -> list[tuple[int, int]]:
-    """Tokens of prompt and answer of the longest n of many asks: what an engine must have room for."""
+    """Tokens of prompt and answer of the longest n of many asks, the longest possible one among them: what an engine
+    must have room for."""
     draw = Random(0)  # noqa: S311 - a load, not a secret
     found: list[tuple[int, int]] = []
     match prompts:
@@ -149,9 +178,9 @@ def lengths_of(prompts: PromptsConfig, *, n: int, tokenizer: Tokenizer | None = 
         case MixPrompts():
             found = [pair for part in prompts.parts for pair in _pairs(part.prompt_tokens, part.output_tokens, draw)]
         case SessionPrompts():
-            first = _longest(prompts.first_tokens)
-            each = _longest(prompts.own_tokens) + _longest(prompts.output_tokens)
-            found = [(first + (prompts.turns - 1) * each, _longest(prompts.output_tokens))]
+            each = prompts.own_tokens.longest + prompts.output_tokens.longest
+            whole = prompts.first_tokens.longest + (prompts.turns - 1) * each
+            found = [(whole, prompts.output_tokens.longest)]
         case ShareGptPrompts():
             if tokenizer is None:
                 raise ValueError("recorded text needs a tokenizer")
@@ -183,9 +212,11 @@ def _mixed(prompts: MixPrompts, draw: Random, base: str, vocabulary: Sequence[in
         yield Ask(name=str(number), prompt_token_ids=ids, max_tokens=_one(part.output_tokens, draw))
 
 
-def _sessions(prompts: SessionPrompts, draw: Random, base: str, vocabulary: Sequence[int]) -> Iterator[Ask]:
+def _sessions(prompts: SessionPrompts, way: str, base: str, vocabulary: Sequence[int]) -> Iterator[Ask]:
     """The first turns."""
     for number in itertools.count():
+        own = f"{way} session {number}"
+        draw = Random(own)  # noqa: S311 - a load, not a secret
         ids = drawn(f"{base} session {number} turn 0", _one(prompts.first_tokens, draw), vocabulary=vocabulary)
         yield Ask(
             name=f"{number}.0",
@@ -193,6 +224,7 @@ def _sessions(prompts: SessionPrompts, draw: Random, base: str, vocabulary: Sequ
             max_tokens=_one(prompts.output_tokens, draw),
             session=str(number),
             turns=prompts.turns,
+            way=own,
         )
 
 
@@ -207,14 +239,21 @@ def _recorded(prompts: ShareGptPrompts, draw: Random, tokenizer: Tokenizer) -> I
 
 
 _read: dict[str, list[Conversation]] = {}
-"""What was read of a file under one set of bounds: tokenizing it takes seconds, and every cell asks for it."""
+"""What was last read of a file, under one set of bounds: tokenizing it takes seconds, and every cell asks for it."""
 
 
 def _conversations(prompts: ShareGptPrompts, tokenizer: Tokenizer) -> list[Conversation]:
-    key = json.dumps([prompts.model_dump(), tokenizer.fingerprint])
+    path = Path(prompts.path)
+    written = path.stat().st_mtime_ns if path.is_file() else None
+    key = json.dumps([prompts.model_dump(), tokenizer.fingerprint, tokenizer.bos_policy, written])
     if key not in _read:
-        _read[key] = read_sharegpt(Path(prompts.path), prompts=prompts, tokenizer=tokenizer)
+        _read.clear()
+        _read[key] = read_sharegpt(path, prompts=prompts, tokenizer=tokenizer)
     return _read[key]
+
+
+def _is_warmup(salt: str) -> bool:
+    return salt.endswith(WARMUP)
 
 
 def _think(prompts: SessionPrompts, draw: Random) -> float:
@@ -225,22 +264,7 @@ def _think(prompts: SessionPrompts, draw: Random) -> float:
 
 def _pairs(prompt: Length, answer: Length, draw: Random) -> list[tuple[int, int]]:
     pairs = zip(_lengths(prompt).draw(draw), _lengths(answer).draw(draw), strict=False)
-    drawn_ones = list(itertools.islice(pairs, _MANY))
-    bounds = [(_longest(prompt), _longest(answer))] if _is_bounded(prompt) and _is_bounded(answer) else []
-    return [*bounds, *drawn_ones]
-
-
-def _is_bounded(length: Length) -> bool:
-    return length.kind == "fixed" or length.most < 1 << 20
-
-
-def _longest(length: Length) -> int:
-    """The longest that it can be; of one without a bound, that lies four deviations above its mean."""
-    if length.kind == "fixed":
-        return round(length.mean or 0)
-    if length.most < 1 << 20:
-        return length.most
-    return round((length.mean or 0) + 4 * (length.sd or 0))
+    return [(prompt.longest, answer.longest), *itertools.islice(pairs, _MANY)]
 
 
 def _one(length: Length, draw: Random) -> int:
@@ -248,4 +272,6 @@ def _one(length: Length, draw: Random) -> int:
 
 
 def _lengths(length: Length) -> Lengths:
-    return Lengths(kind=length.kind, mean=length.mean or 0.0, sd=length.sd or 0.0, least=length.least, most=length.most)
+    return Lengths(
+        kind=length.kind, mean=length.mean or 0.0, sd=length.sd or 0.0, least=length.least, most=length.longest
+    )

@@ -11,12 +11,12 @@ from random import Random
 from typing import Literal
 
 from schemas.engine import Sampling
+from schemas.points import Point
 from schemas.sample import Request
 from tasks.engine.protocol import WireRequest, WireResult
 from tasks.load.asks import Ask
 from tasks.load.course import Course, course, warming
 from tasks.load.measured import Measured
-from schemas.points import Point
 from tasks.load.send import Asked, Planned, Sent, Server, send
 from tasks.responses import wire_request
 
@@ -74,8 +74,8 @@ def output_tokens(result: WireResult) -> int | None:
 
 @dataclass(kw_only=True)
 class CellRun:
-    """What came of a cell. Times are monotonic. began_at and ended_at: of what is measured, from the load's beginning to
-    the last answer, or to the end of its time where that is later. order_index: its place among all cells."""
+    """What came of a cell. Times are monotonic. began_at and ended_at: of what is measured, from the load's beginning
+    to the last answer, or to the end of its time where that is later. order_index: its place among all cells."""
 
     point: Point
     cell_id: str
@@ -109,7 +109,7 @@ class Asking:
     next_turn: Callable[[Ask, WireResult], Ask | None] | None = None
 
 
-def run_cell(
+def run_cell(  # noqa: PLR0913 - what it asks, what it tells
     run: CellRun,
     server: Server,
     asking: Asking,

@@ -23,7 +23,9 @@ class Course:
     is_measured: Callable[[int, float], bool] = lambda number, at_s: True
 
 
-def course(load: Load, *, cooldown: int, random: Random, trace_s: Sequence[float] = ()) -> Course:
+def course(  # noqa: PLR0911 - one for each kind of load
+    load: Load, *, cooldown: int, random: Random, trace_s: Sequence[float] = ()
+) -> Course:
     """The course of a load that has one number and a size. cooldown: requests that follow the measured ones. trace_s:
     of a trace, when each of its requests came, in seconds after the first. Raises ValueError for `saturate`, which is
     made of others."""

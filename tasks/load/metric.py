@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from schemas.cell_figures import Slo
 from tasks.load.measured import Measured
@@ -20,10 +20,13 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """One number of all requests of a load; None where there is none. needs_slo: without one it is not asked for."""
+    """One number of all requests of a load; None where there is none. needs_slo: without one it is not asked for.
+    optional: where there is none, it is not told. details: what goes with it."""
 
     name: str
     unit: str
     of: Callable[[Sequence[Measured], Slo], float | None]
     direction: Literal["higher", "lower"] = "higher"
     needs_slo: bool = False
+    optional: bool = False
+    details: Callable[[Sequence[Measured]], dict[str, Any]] = lambda _: {}

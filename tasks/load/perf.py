@@ -18,6 +18,7 @@ from tasks.load.metrics import (
     late,
     output_tokens_per_s,
     requests_per_s,
+    steady_output_tokens_per_s,
     tpot,
     ttft,
     ttft_text,
@@ -39,6 +40,7 @@ TOTALS: tuple[Total, ...] = (
     failed_share.METRIC,
     goodput.METRIC,
     goodput_share.METRIC,
+    steady_output_tokens_per_s.METRIC,
 )
 
 
@@ -55,16 +57,19 @@ def perf_metrics(requests: Sequence[Measured], *, cell_id: str, arm: str | None,
                 scope="run",
                 name=f"perf.{metric.name}",
                 arm=arm,
-                value=metric.of(requests, slo),
+                value=value,
                 unit=metric.unit,
                 direction=metric.direction,
                 n=len(requests) - failed,
                 n_failed=failed,
                 method="all of the measured phase",
                 cell_id=cell_id,
+                details=metric.details(requests),
             )
             for metric in TOTALS
             if slo.asked or not metric.needs_slo
+            for value in [metric.of(requests, slo)]
+            if value is not None or not metric.optional
         ),
     ]
 

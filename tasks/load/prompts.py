@@ -29,9 +29,10 @@ def sharing(name: str, *, group: str, shared: int, own: int, vocabulary: Sequenc
 
 def of_trace(request: Traced, *, index: int, trace: str, vocabulary: Sequence[int]) -> list[int]:
     """The prompt of one request of a trace: its blocks, the last of them cut where the prompt ends, and tokens of its
-    own where the blocks are too few. trace: which one it is, so that the blocks of two are not taken for the same."""
+    own, or of its session, where the blocks are too few. trace: which one it is, so that two have nothing in common."""
     prompt: list[int] = []
     for block in request.blocks:
         length = min(MOONCAKE_BLOCK, request.prompt_tokens - len(prompt))
         prompt += drawn(f"{trace} block {block}", length, vocabulary=vocabulary)
-    return prompt + drawn(f"{trace} request {index}", request.prompt_tokens - len(prompt), vocabulary=vocabulary)
+    own = f"request {index}" if request.session is None else f"session {request.session}"
+    return prompt + drawn(f"{trace} {own}", request.prompt_tokens - len(prompt), vocabulary=vocabulary)

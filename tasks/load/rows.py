@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from schemas.benchmark import RampLoad, StagedLoad, TraceLoad
 from schemas.cell_figures import Slo
 from schemas.metric import Aggregate
 from tasks.engine.protocol import WireResult
 from tasks.load.cell import CellRun, Taken, output_tokens
 from tasks.load.measured import Measured
+from tasks.load.metrics import steady_output_tokens_per_s
 from tasks.load.perf import latencies, perf_metrics
 from tasks.responses import RowContext, lost_row, response_row
 
@@ -96,11 +98,13 @@ def cell_row(run: CellRun, *, engine_id: str, prompts: str, context: RowContext,
 
 
 def cell_metrics(run: CellRun, *, slo: Slo) -> list[Aggregate]:
-    """The metrics `perf.*` of the cell, and its latencies by dataset, by adapter and by length of the prompt, where there
-    are several."""
+    """The metrics `perf.*` of the cell, and its latencies by dataset, by adapter and by length of the prompt, where
+    there are several. A load that changes has no steady part."""
     arm, cell_id = run.point.arm, run.cell_id
     taken = run.measured
     found = perf_metrics([each.measured for each in taken], cell_id=cell_id, arm=arm, slo=slo)
+    if isinstance(run.point.load, RampLoad | StagedLoad | TraceLoad):
+        found = [metric for metric in found if metric.name != f"perf.{steady_output_tokens_per_s.METRIC.name}"]
     for what, parts in _parts(taken).items():
         if len(parts) > 1:
             for name, own in parts.items():

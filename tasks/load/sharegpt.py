@@ -1,9 +1,11 @@
 """Recorded conversations in ShareGPT's format: a JSON list of `{"conversations": [{"from", "value"}, …]}`.
 
-Of each the first question is the prompt, as it stands and without a chat template, and the answer is as long as the
-recorded one: as `vllm bench serve` and guidellm take these files.
+Of each the first question is the prompt, as it stands and without a chat template, with the special tokens that a plain
+text gets; the answer is as long as the recorded one. `vllm bench serve` takes these files nearly so: it takes the first
+turn for the question, whoever wrote it.
 """
 
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,10 @@ from schemas.errors import ConfigError
 from schemas.prompts import ShareGptPrompts
 from tasks.config.json_faults import json_faults
 from tasks.dataset.tokenizer import Tokenizer
+from tasks.dataset.unicode import valid_unicode
+
+_QUESTIONS = ("human", "user")
+_ANSWERS = ("gpt", "chatgpt", "assistant", "bing", "bard")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,38 +41,47 @@ def read_sharegpt(path: Path, *, prompts: ShareGptPrompts, tokenizer: Tokenizer)
     if not isinstance(listed, list):
         raise ConfigError.one("must be a JSON list of conversations", file=path)
     pairs = [pair for number, each in enumerate(listed) if (pair := _pair(each, number=number, path=path)) is not None]
-    encoded = tokenizer.inner.encode_batch([text for pair in pairs for text in pair], add_special_tokens=False)
-    ids = [each.ids for each in encoded]
+    questions = tokenizer.encode_batch([question for question, _ in pairs], add_special_tokens=True)
+    answers = tokenizer.inner.encode_batch_fast([valid_unicode(each)[0] for _, each in pairs], add_special_tokens=False)
     found = [
-        Conversation(prompt_token_ids=list(prompt), output_tokens=prompts.output_tokens or len(answer))
-        for prompt, answer in zip(ids[::2], ids[1::2], strict=True)
-        if _fits(len(prompt), len(answer), prompts)
+        Conversation(prompt_token_ids=prompt, output_tokens=prompts.output_tokens or len(answer.ids))
+        for prompt, answer in zip(questions, answers, strict=True)
+        if _fits(len(prompt), len(answer.ids), prompts)
     ]
     if not found:
         raise ConfigError.one(
-            f"none of its {len(listed):,} conversations is within the bounds",
+            f"{len(pairs):,} of its {len(listed):,} conversations have a question and an answer, and none of these is "
+            "within the bounds",
             file=path,
-            suggestion="raise benchmark.prompts.most_prompt_tokens or most_total_tokens",
+            suggestion="other bounds in benchmark.prompts: most_prompt_tokens, most_total_tokens, least_tokens",
         )
     return found
 
 
 def _pair(each: Any, *, number: int, path: Path) -> tuple[str, str] | None:
-    """Question and answer; None for a conversation that does not begin with both."""
+    """The first question that is answered, and its answer; None where there is none."""
     turns = each.get("conversations") if isinstance(each, dict) else None
     if not isinstance(turns, list):
         raise ConfigError.one(f"entry {number} has no list `conversations`", file=path)
-    texts = [turn.get("value") if isinstance(turn, dict) else None for turn in turns[:2]]
-    if any(text is not None and not isinstance(text, str) for text in texts):
-        raise ConfigError.one(f"entry {number}: a `value` is no text", file=path)
-    question, answer = (*texts, None, None)[:2]
-    return None if not question or not answer else (question, answer)
+    said = [_said(turn, number=number, place=place, path=path) for place, turn in enumerate(turns)]
+    for (asker, question), (answerer, answer) in itertools.pairwise(said):
+        if asker in _QUESTIONS and answerer in _ANSWERS and question and answer:
+            return question, answer
+    return None
+
+
+def _said(turn: Any, *, number: int, place: int, path: Path) -> tuple[str, str]:
+    """By whom, and what."""
+    if isinstance(turn, dict) and isinstance(turn.get("from"), str) and isinstance(turn.get("value"), str):
+        return turn["from"].lower(), turn["value"]
+    raise ConfigError.one(f"entry {number}, turn {place}: a turn has the texts `from` and `value`", file=path)
 
 
 def _fits(prompt: int, answer: int, prompts: ShareGptPrompts) -> bool:
     output = prompts.output_tokens or answer
     return (
-        min(prompt, output) >= prompts.least_tokens
+        prompt >= prompts.least_tokens
+        and (prompts.output_tokens is not None or answer >= prompts.least_tokens)
         and prompt <= prompts.most_prompt_tokens
         and prompt + output <= prompts.most_total_tokens
     )

@@ -269,9 +269,15 @@ class _Measuring:
             cooldown=benchmark.cooldown,
             wait_s=benchmark.wait_s,
             seed=benchmark.seed,
-            on_warm=lambda: self._take_steps(None),
+            on_warm=self._warm,
             on_answer=on_answer,
         )
+        self._telemetry.mark()
+
+    def _warm(self) -> None:
+        """What came until now is of no measured cell; counters are read where the load begins."""
+        self._take_steps(None)
+        self._telemetry.mark()
 
     def _forget(self) -> Callable[[], None] | None:
         """None where the engine keeps no prefixes, or cannot forget them."""
@@ -315,7 +321,7 @@ class _Measuring:
         if late is not None and late > LATE_MS:
             run.disturbed.append(f"client_late {late:.1f} ms")
             self._found.warnings.append(
-                f"{run.point.point_id}: the client itself sent late (p99 {late:.1f} ms), so that it was the bottleneck: "
+                f"{run.point.point_id}: the client itself sent late (p99 {late:.1f} ms) and was the bottleneck: "
                 "fewer requests a second, or a machine of its own for the client"
             )
         wrong = sum(not taken.has_right_length for taken in run.measured)
@@ -400,6 +406,8 @@ def _of_cell(totals: StepTotals, run: CellRun, *, engine_id: str) -> list[Aggreg
 
 def devices_of(built: BuiltEngine) -> int:
     """Devices that the engine works on; 1 on a CPU."""
+    if built.device.kind == "cpu":
+        return 1
     sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
     return math.prod(int(built.resolved.get(size) or 1) for size in sizes)
 

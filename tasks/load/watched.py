@@ -1,8 +1,9 @@
 """What the machine's telemetry says of measured cells: energy, cost, what disturbed them.
 
-All of it is made of rows of the warehouse, so that what rests on scores too, which are made later, is made the same way.
+All of it is made of rows of the warehouse, so that what rests on scores too, which come later, is made the same way.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from schemas.plan import DeviceFacts
 from tasks.load.cost import cost_metrics
 from tasks.load.disturbed import disturbed
 from tasks.load.energy import cell_energy, energy_metrics, energy_shares
-from tasks.load.readings import Readings
+from tasks.load.readings import CPU, Readings
 from tasks.load.repeats import over_repeats
 from tasks.load.shares import Scores
 from warehouse.parquet import read_rows
@@ -58,20 +59,22 @@ def watched(
 ) -> Watched:
     """cells: rows of `cells`. devices: GPUs that the engine works on. scores: for what a right answer costs."""
     readings = Readings(read_rows(home, "telemetry", run_id))
+    on = [CPU] if device.kind == "cpu" else None
+    processors = os.cpu_count() or len(device.cores)
     requests: dict[str, list[Row]] = {}
     for row in read_rows(home, "requests", run_id, columns=_OF_REQUESTS):
         requests.setdefault(row["cell_id"], []).append(row)
     found = Watched()
     for cell in cells:
         own = requests.get(cell["cell_id"], [])
-        energy = cell_energy(cell, readings=readings)
-        made = energy_metrics(cell, readings=readings, requests=own, scores=scores)
+        energy = cell_energy(cell, readings=readings, devices=on)
+        made = energy_metrics(cell, readings=readings, requests=own, scores=scores, devices=on)
         made += cost_metrics(
             cell, prices=benchmark.prices, requests=own, device_count=devices, energy=energy, scores=scores
         )
         found.metrics[cell["cell_id"]] = made
-        found.disturbed[cell["cell_id"]] = disturbed(cell, readings=readings, cores=len(device.cores))
-        shares = energy_shares(cell, readings=readings, requests=own)
+        found.disturbed[cell["cell_id"]] = disturbed(cell, readings=readings, cores=processors, devices=on)
+        shares = energy_shares(cell, readings=readings, requests=own, devices=on)
         if shares is not None:
             found.energy_j |= shares.by_request
     return found

@@ -26,7 +26,7 @@ def _read(path: Path) -> str | None:
         return None  # the file is not there on every kernel, nor readable in every container
 
 
-def _cgroup_folders(*, controller: str, proc: Path, cgroup: Path) -> list[Path]:
+def cgroup_folders(*, controller: str, proc: Path, cgroup: Path) -> list[Path]:
     """The folders of this process's control group and of all its parents, up to the mount."""
     membership = _read(proc / "self" / "cgroup")
     path, mount = "/", cgroup
@@ -45,7 +45,7 @@ def _cgroup_folders(*, controller: str, proc: Path, cgroup: Path) -> list[Path]:
 def read_cpu_quota(*, proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
     """Cores' worth of CPU time that control groups (v1 or v2) allow this process; None without a limit."""
     limits: list[float] = []
-    for folder in _cgroup_folders(controller="cpu", proc=proc, cgroup=cgroup):
+    for folder in cgroup_folders(controller="cpu", proc=proc, cgroup=cgroup):
         v2 = _read(folder / "cpu.max")
         quota, period = v2.split() if v2 else (_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
         if quota is not None and period is not None and quota != "max" and int(quota) > 0:
@@ -64,7 +64,7 @@ def _inactive_file_bytes(folder: Path) -> int:
 def read_available_memory(*, proc: Path = PROC, cgroup: Path = CGROUP) -> int:
     """Bytes that this process may still take: what the machine has free, or what its control group leaves if less."""
     left: list[int] = [psutil.virtual_memory().available]
-    for folder in _cgroup_folders(controller="memory", proc=proc, cgroup=cgroup):
+    for folder in cgroup_folders(controller="memory", proc=proc, cgroup=cgroup):
         limit = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
         used = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes")
         if limit is not None and used is not None and limit != "max" and int(limit) < V1_UNLIMITED_BYTES:

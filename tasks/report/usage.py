@@ -131,7 +131,7 @@ def peaks(data: ReportData) -> list[tuple[str, float | None, str, str]]:
         return max(values(rows, column), default=None)
 
     energy = []
-    for device in {row["device"] for row in data.telemetry}:
+    for device in {row["device"] for row in gpus or machine}:  # a GPU's energy and its host's are two things
         read = values((row for row in data.telemetry if row["device"] == device), "energy_j")
         if len(read) > 1:
             energy.append(max(read) - min(read))

@@ -98,7 +98,7 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
     metrics += guiding_metrics(rows, arms=arms, guides=guides, clusters=clusters or None, resumed=interrupted)
     metrics += repair_metrics(rows, datasets=repaired, clusters=clusters or None, resumed=interrupted)
     metrics += timing_metrics(rows, resumed=interrupted)
-    metrics += telemetry_metrics(read_rows(session.run.home, "telemetry", session.run.run_id))
+    metrics += telemetry_metrics(_before_the_load(session))
     metrics += _correct(session, scores)
     now = datetime.datetime.now(datetime.UTC)
     session.store.write("scores", score_rows(scores, scored_at=now))
@@ -111,6 +111,21 @@ def score_run(session: Session, datasets: DatasetsSummary) -> ScoredSummary:
         guiding=_guiding(metrics, names),
         warnings=alarms(means),
     )
+
+
+def _before_the_load(session: Session) -> list[dict[str, Any]]:
+    """Telemetry without what was read while load was measured, which has metrics of its own."""
+    home, run_id = session.run.home, session.run.run_id
+    rows = read_rows(home, "telemetry", run_id)
+    spans = [
+        (cell["warmup_started_at"], cell["ended_at"])
+        for cell in read_rows(home, "cells", run_id, columns=["cell_id", "warmup_started_at", "ended_at"])
+        if cell["warmup_started_at"] is not None and cell["ended_at"] is not None
+    ]
+    if not spans:
+        return rows
+    begin, end = min(begin for begin, _ in spans), max(end for _, end in spans)
+    return [row for row in rows if not begin <= row["ts"] <= end]
 
 
 def _correct(session: Session, scores: Sequence[Score]) -> list[Aggregate]:

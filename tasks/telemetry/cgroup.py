@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tasks.plan.device import CGROUP, PROC, _cgroup_folders
+from tasks.plan.device import CGROUP, PROC, cgroup_folders
 
 _UNITS_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 """What cgroup v2 and v1 call it."""
@@ -12,7 +12,7 @@ class Throttling:
     """The control groups of this process, whose CPU quotas hold it back."""
 
     def __init__(self, *, proc: Path = PROC, cgroup: Path = CGROUP) -> None:
-        folders = _cgroup_folders(controller="cpu", proc=proc, cgroup=cgroup)
+        folders = cgroup_folders(controller="cpu", proc=proc, cgroup=cgroup)
         self._files = [folder / "cpu.stat" for folder in folders]
 
     def seconds(self) -> float | None:

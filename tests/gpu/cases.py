@@ -14,7 +14,7 @@ from tests.gpu.bench import Bench, built, in_turn, measure, reschedule, schedule
 from tests.gpu.engines import Arm, ask, plan, standing
 from tests.gpu.flow import flow
 from tests.gpu.guided import guided
-from tests.gpu.load import load
+from tests.gpu.load import load_of_a_service
 from tests.gpu.loads import Load, batch, chat, documents, mix
 from tests.gpu.models import LARGE, SMALL
 from tests.gpu.parallel import parallel
@@ -299,7 +299,7 @@ CASES: dict[str, Callable[[Bench], None]] = {
     "speculation": speculation,
     "parallel": parallel,
     "flow": flow,
-    "load": load,
+    "load": load_of_a_service,
     "mixed": mixed,
     "mixed2": mixed2,
     "grid": grid,

@@ -36,7 +36,7 @@ UNION ALL SELECT 'run', to_json(r) FROM runs AS r WHERE run_id = '{run}'
 """
 
 
-def load(bench: Bench) -> None:
+def load_of_a_service(bench: Bench) -> None:
     """One run a block."""
     for name, block in BLOCKS.items():
         key = {"case": CASE, "model": SMALL if bench.small_only else LARGE, "arm": name, "load": name, "pass_": 0}

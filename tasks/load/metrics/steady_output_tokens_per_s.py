@@ -34,4 +34,6 @@ def details(requests: Sequence[Measured]) -> dict[str, Any]:
     }
 
 
-METRIC = Total(name="steady_output_tokens_per_s", unit="tokens/s", of=steady_output_tokens_per_s)
+METRIC = Total(
+    name="steady_output_tokens_per_s", unit="tokens/s", of=steady_output_tokens_per_s, optional=True, details=details
+)

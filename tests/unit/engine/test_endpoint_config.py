@@ -109,6 +109,15 @@ def test_readings_are_steps_with_what_the_counters_grew_by() -> None:
     assert following is not None and (following.steps[0].step, following.steps[0].stands_for) == (15, 1)
 
 
+def test_the_cache_of_an_idle_server_is_not_what_its_steps_used() -> None:
+    readings = Readings()
+    readings.take(read_metrics(metrics()), at=1.0)
+    idle = metrics(iteration_tokens_total_count=12.0, num_requests_running=0.0, kv_cache_usage_perc=0.0)
+    found = readings.take(read_metrics(idle), at=2.0)
+    assert found is not None
+    assert (found.steps[0].kv_usage, found.totals.kv_read, found.totals.steps) == (None, 0, 2)
+
+
 def test_what_grew_without_a_step_is_counted_with_the_next() -> None:
     readings = Readings()
     readings.take(read_metrics(metrics()), at=1.0)
@@ -122,8 +131,14 @@ def test_what_grew_without_a_step_is_counted_with_the_next() -> None:
 def test_a_server_that_was_started_anew_counts_from_nothing() -> None:
     readings = Readings()
     readings.take(read_metrics(metrics()), at=1.0)
-    fresh = metrics(iteration_tokens_total_count=3.0, generation_tokens_total=4.0, prompt_tokens_total=6.0,
-                    prompt_tokens_cached_total=0.0, prefix_cache_queries_total=6.0, prefix_cache_hits_total=0.0)  # fmt: skip
+    fresh = metrics(
+        iteration_tokens_total_count=3.0,
+        generation_tokens_total=4.0,
+        prompt_tokens_total=6.0,
+        prompt_tokens_cached_total=0.0,
+        prefix_cache_queries_total=6.0,
+        prefix_cache_hits_total=0.0,
+    )
     found = readings.take(read_metrics(fresh), at=2.0)
     assert found is not None
     assert (found.totals.steps, found.totals.decode_tokens, found.totals.prompt_tokens) == (3, 4, 6)
