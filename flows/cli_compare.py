@@ -58,6 +58,10 @@ def compare(  # noqa: PLR0913, PLR0917 - a parameter for each option
     margin: Annotated[
         float, typer.Option("--margin", metavar="X", help="A loss up to it still counts as the same.")
     ] = 0.02,
+    speed_margin: Annotated[
+        float,
+        typer.Option("--speed-margin", metavar="X", help="So much slower under load is not worse yet; 0.05 is 5 %."),
+    ] = 0.0,
     flips: Annotated[
         int, typer.Option("--flips", min=0, metavar="N", help="Show so many changed samples a metric and way.")
     ] = 5,
@@ -76,6 +80,8 @@ def compare(  # noqa: PLR0913, PLR0917 - a parameter for each option
     verdict; the samples that changed are listed. Another prompt, model, engine or version is reported. Another target,
     or another version of a metric, is refused.
 
+    Where both measured the same load, its times and rates are compared too, point by point over their repeats.
+
     Two runs of `assay grammars` are compared schema by schema, a backend with itself or with the one named: coverage by
     split, times, and as many schemas that came out otherwise as --flips says.
 
@@ -86,7 +92,14 @@ def compare(  # noqa: PLR0913, PLR0917 - a parameter for each option
     """
     from flows.commands.compare import Asked, Shown, compare_and_show  # noqa: PLC0415
 
-    asked = Asked(candidate=candidate, baseline=baseline, metrics=metric or [], margin=margin, save=not no_save)
+    asked = Asked(
+        candidate=candidate,
+        baseline=baseline,
+        metrics=metric or [],
+        margin=margin,
+        save=not no_save,
+        speed_margin=speed_margin,
+    )
     shown = Shown(flips=flips, markdown=markdown, as_json=json_, out=out, html=html)
     raise typer.Exit(compare_and_show(asked, shown, fail_on=None if fail_on is None else fail_on.value))
 

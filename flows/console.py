@@ -254,7 +254,13 @@ def gate_table(verdicts: Sequence[GateVerdict]) -> Table:
     table.add_column("because", overflow="fold", ratio=1)
     for each in verdicts:
         style = "bold red" if each.fails else _GATE_STYLES[each.verdict]
-        cells = (each.metric, each.arm, gate_words.rule(each), gate_words.against(each), gate_words.because(each))
+        cells = (
+            each.metric,
+            gate_words.where(each),
+            gate_words.rule(each),
+            gate_words.against(each),
+            gate_words.because(each),
+        )
         table.add_row(Text(each.verdict, style=style), *(escape(visible(cell)) for cell in cells))
     return table
 

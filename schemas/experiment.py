@@ -16,6 +16,7 @@ from schemas.errors import ConfigError
 from schemas.faults import Fault as GroupFault
 from schemas.faults import nearest
 from schemas.gate import Gate, Known, gate_faults
+from schemas.gate_points import gate_points
 from schemas.model import Model
 from schemas.source import DatasetSource
 
@@ -150,7 +151,10 @@ class Experiment(Config):
     def _groups_fit(self) -> "Experiment":
         faults = [*arm_faults(self.arms), *repair_faults(self.repair, arms=self.arms, datasets=self.datasets)]
         faults += group_faults(self.groups, datasets=self.datasets)
-        faults += gate_faults(self.gates, known=known_of(datasets=self.datasets, groups=self.groups, arms=self.arms))
+        faults += gate_faults(
+            self.gates,
+            known=known_of(datasets=self.datasets, groups=self.groups, arms=self.arms, benchmark=self.benchmark),
+        )
         if faults:
             raise ConfigError([fault.problem() for fault in faults])
         return self
@@ -170,7 +174,13 @@ def repair_faults(repair: Repair, *, arms: Sequence[Arm], datasets: Sequence[Nam
     ]
 
 
-def known_of(*, datasets: Sequence[NamedDataset], groups: Mapping[str, Group], arms: Sequence[Arm]) -> Known:
+def known_of(
+    *,
+    datasets: Sequence[NamedDataset],
+    groups: Mapping[str, Group],
+    arms: Sequence[Arm],
+    benchmark: Benchmark | None = None,
+) -> Known:
     """What the gates of an experiment can name."""
     return Known(
         metrics={dataset.name: [use.name for use in dataset.config.metrics] for dataset in datasets},
@@ -178,6 +188,8 @@ def known_of(*, datasets: Sequence[NamedDataset], groups: Mapping[str, Group], a
         guided=frozenset(dataset.name for dataset in datasets if dataset.config.guide is not None),
         arms=[arm_name(arm) for arm in arms if is_scored(arm)],
         guided_arms=frozenset(arm_name(arm) for arm in arms if gets_grammar(arm)),
+        points=gate_points(benchmark, arms=arms),
+        has_slo=benchmark is not None and bool(benchmark.slo.asked),
     )
 
 

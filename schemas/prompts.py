@@ -38,9 +38,8 @@ class Length(Config):
         if extra:
             raise ValueError(f"`kind: {self.kind}` has no {' and '.join(f'`{name}`' for name in extra)}")
         if self.least > self.longest:
-            raise ValueError(
-                f"`least` is above {'`most`' if self.most is not None else f'{self.longest}, the longest'}"
-            )
+            most = "`most`" if self.most is not None else f"the longest, {self.longest}"
+            raise ValueError(f"`least` is above {most}")
         if self._share_within() < _LEAST_SHARE:
             raise ValueError(f"hardly any length of this kind lies from {self.least} to {self.longest} tokens")
         return self

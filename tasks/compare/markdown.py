@@ -24,8 +24,10 @@ def markdown(comparison: RunComparison, *, flips: int = 10) -> str:
     parts = opening(
         words.sentence(comparison),
         sides=[(candidate.label, candidate.name), (baseline.label, baseline.name)],
-        paired_by=f"sample; margin {comparison.margin:g}",
-        results=_results(comparison),
+        paired_by=f"sample; margin {comparison.margin:g}" if comparison.results else "load",
+        results="\n\n".join(
+            part for part in (_results(comparison) if comparison.results else "", _speed(comparison)) if part
+        ),
         notes=comparison.notes,
     )
     if flips and comparison.flips:
@@ -110,6 +112,40 @@ def _results(comparison: RunComparison) -> str:
         "Would decide",
     )
     return table(heads, rows, right=range(3, len(heads)))
+
+
+def _speed(comparison: RunComparison) -> str:
+    """The measured loads; nothing where none is in both."""
+    if not comparison.speed:
+        return ""
+    heads = (
+        "Verdict",
+        "Load",
+        "Speed",
+        "Candidate",
+        "Baseline",
+        "Change",
+        "95 % interval",
+        "p (Holm)",
+        "Repeats",
+        "Would decide",
+    )
+    rows = [
+        (
+            f"{MARKS[each.found.word]} {each.found.word}",
+            code(each.point_id if each.candidate_arm == each.baseline_arm else f"{each.name}, {each.arms}"),
+            code(each.figure),
+            *(escaped(text) for text in words.speed_medians(each)),
+            words.speed_effect(each),
+            words.speed_interval(each),
+            words.p_value(each.p_adjusted).replace("<", "&lt;"),
+            words.count(each.found.repeats),
+            words.count(each.found.n_needed),
+        )
+        for each in comparison.speed
+    ]
+    told = [words.speed_basis(comparison), *words.speed_reasons(comparison)]
+    return f"{table(heads, rows, right=range(3, len(heads)))}\n\n{escaped(' '.join(told))}"
 
 
 def _flips(comparison: RunComparison, *, most: int) -> str:

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Literal
 
 from schemas.metric import Comparison
+from tasks.compare.read import PERF
+from tasks.load.verdict import Verdict
 
 Word = Literal["better", "same", "worse", "undecided"]
 WORDS: tuple[Word, ...] = ("worse", "undecided", "better", "same")
@@ -77,6 +79,35 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedResult:
+    """One number of one measured point, over its repeats. point_id: the candidate's; name: that of its load alone.
+    metric: as in `perf.tpot_ms.p50`. paired: both arms of one run, measured in turns."""
+
+    point_id: str
+    name: str
+    candidate_arm: str
+    baseline_arm: str
+    metric: str
+    unit: str
+    direction: Literal["higher", "lower"]
+    found: Verdict
+    margin: float
+    paired: bool
+    p_adjusted: float | None = None
+
+    @property
+    def figure(self) -> str:
+        """`tpot_ms.p50`."""
+        return self.metric.removeprefix(PERF)
+
+    @property
+    def arms(self) -> str:
+        """`free`, or `guided against free`."""
+        own, other = self.candidate_arm, self.baseline_arm
+        return own if own == other else f"{own} against {other}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """One timing metric of the two, and candidate / baseline. Of one run each: no verdict follows."""
 
@@ -122,7 +153,8 @@ class Flip:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
     """Two runs compared. flips: every sample that changed, the largest loss first, then the largest gain, result by
-    result; the first of them hold their answers' texts. notes: what a reader must know before trusting a verdict."""
+    result; the first of them hold their answers' texts. notes: what a reader must know before trusting a verdict.
+    speed: point by point; empty where the two have no measured load in common."""
 
     candidate: Side
     baseline: Side
@@ -133,10 +165,16 @@ class RunComparison:
     timings: tuple[Timing, ...]
     notes: tuple[str, ...]
     compared_at: datetime
+    speed: tuple[SpeedResult, ...] = ()
+
+    @property
+    def verdicts(self) -> list[Word]:
+        """Those of the answers, then those of speed."""
+        return [*(each.comparison.verdict for each in self.results), *(each.found.word for each in self.speed)]
 
     @property
     def counts(self) -> dict[Word, int]:
-        """How many results have each verdict."""
+        """How many results have each verdict; those of speed not among them."""
         found = Counter(result.comparison.verdict for result in self.results)
         return {word: found[word] for word in WORDS}
 

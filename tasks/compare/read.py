@@ -1,7 +1,7 @@
 """What a comparison reads of a run."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,6 +16,11 @@ from warehouse.schema.table import literal
 Row = dict[str, Any]
 SampleKey = tuple[str, str]
 """(dataset, sample_id)."""
+
+PERF = "perf."
+"""What the names of measured speed begin with."""
+SATURATE = "saturate"
+"""The point of a search for the knee: it has no cells of its own, its probes have."""
 
 _SCORE = [
     "dataset",
@@ -38,15 +43,14 @@ _IDS_AT_ONCE = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRows:
-    """One run's rows; of `run`, `config` is parsed."""
+class RecordedRun:
+    """One run's rows without its samples. Columns with JSON are parsed."""
 
     run: Row
-    scores: list[Score]
-    samples: dict[SampleKey, Row]
     datasets: dict[str, Row]
     engines: list[Row]
     metrics: list[Row]
+    cells: list[Row] = field(default_factory=list)
 
     @property
     def run_id(self) -> str:
@@ -67,9 +71,29 @@ class RunRows:
         return next((str(row["model"]) for row in self.engines if row["model"]), None)
 
     @cached_property
+    def measured(self) -> dict[str, list[Row]]:
+        """The rows of `metrics` over the repeats of each measured point, by its point_id."""
+        points = {row["point_id"] for row in self.cells} - {None}
+        found: dict[str, list[Row]] = {}
+        for row in self.metrics:
+            own = row["cell_id"]
+            if own is not None and row["name"].startswith(PERF) and (own in points or own.endswith(f"-{SATURATE}")):
+                found.setdefault(own, []).append(row)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRows(RecordedRun):
+    """All of one run that two are compared by."""
+
+    scores: list[Score]
+    samples: dict[SampleKey, Row]
+
+    @cached_property
     def arms(self) -> list[str]:
-        """The arms with scores."""
-        return list(dict.fromkeys(score.arm for score in self.scores))
+        """The arms with scores, then those that were measured only."""
+        measured = (row["arm"] for rows in self.measured.values() for row in rows if row["arm"] is not None)
+        return list(dict.fromkeys((*(score.arm for score in self.scores), *measured)))
 
     @cached_property
     def _aggregates(self) -> dict[str, Row]:
@@ -81,21 +105,36 @@ class RunRows:
 
 
 def read_run(home: Path, run_id: str) -> RunRows:
-    """Reads it. Raises ConfigError for a run that has no scores, AssayError for files that cannot be read."""
-    [run] = read_rows(home, "runs", run_id, parse_json=True)
+    """Reads it. Raises ConfigError for a run that has neither scores nor measured load, AssayError for files that
+    cannot be read."""
     scores = [Score(**row) for row in read_rows(home, "scores", run_id, columns=_SCORE)]
-    if not scores:
-        why = "it has not ended" if run["status"] == "running" else f"it is {run['status']}"
-        raise ConfigError.one(f"run {run_id} has no scores to compare ({why})", suggestion="`assay runs` lists others")
-    samples = read_rows(home, "samples", run_id, columns=_SAMPLE, parse_json=True)
-    return RunRows(
-        run=run,
+    samples = read_rows(home, "samples", run_id, columns=_SAMPLE, parse_json=True) if scores else []
+    found = RunRows(
+        **_recorded(home, run_id),
         scores=scores,
         samples={(row["dataset"], row["sample_id"]): row for row in samples},
-        datasets={row["dataset"]: row for row in read_rows(home, "datasets", run_id)},
-        engines=read_rows(home, "engines", run_id),
-        metrics=read_rows(home, "metrics", run_id, parse_json=True),
     )
+    if not scores and not found.measured:
+        status = found.run["status"]
+        why = "it has not ended" if status == "running" else f"it is {status}"
+        raise ConfigError.one(f"run {run_id} has no scores to compare ({why})", suggestion="`assay runs` lists others")
+    return found
+
+
+def read_recorded(home: Path, run_id: str) -> RecordedRun:
+    """Reads it without its samples. Raises AssayError for files that cannot be read."""
+    return RecordedRun(**_recorded(home, run_id))
+
+
+def _recorded(home: Path, run_id: str) -> dict[str, Any]:
+    [run] = read_rows(home, "runs", run_id, parse_json=True)
+    return {
+        "run": run,
+        "datasets": {row["dataset"]: row for row in read_rows(home, "datasets", run_id)},
+        "engines": read_rows(home, "engines", run_id),
+        "metrics": read_rows(home, "metrics", run_id, parse_json=True),
+        "cells": read_rows(home, "cells", run_id, parse_json=True),
+    }
 
 
 class Kind(NamedTuple):

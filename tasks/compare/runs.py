@@ -19,7 +19,8 @@ from tasks.compare.judges import check_judges
 from tasks.compare.measured import check_measured
 from tasks.compare.model import Difference, Flip, Result, RunComparison, Side
 from tasks.compare.pairs import Pair, arm_pairs, check_targets, paired_scores
-from tasks.compare.read import RunRows, answer_counts, kind_of, prompt, read_run
+from tasks.compare.read import RecordedRun, RunRows, answer_counts, kind_of, prompt, read_run
+from tasks.compare.speed import Speed, compare_speed, split_metrics
 from tasks.score.arrange import clusters_of
 from tasks.score.paired_arms import compare_means
 from tasks.score.stats.holm import holm
@@ -42,13 +43,16 @@ def compare_runs(
     margin: float = MARGIN,
     metrics: Collection[str] | None = None,
     ended: bool = False,
+    speed_margin: float = 0.0,
 ) -> RunComparison:
     """Compares two runs, by their ids, or two arms of one run. Reads only; `tasks.compare.save` keeps it.
 
     arms: (candidate's, baseline's); with neither, each arm that both have is compared with itself. margin: the loss
     that still counts as the same, 0 or more, in the metrics' own units. metrics: names, with or without their dataset;
     None for all that both have. ended: the candidate has all its answers, whatever its row says yet.
-    effect = candidate - baseline; wins and verdicts look at the metric's direction.
+    effect = candidate - baseline; wins and verdicts look at the metric's direction. Measured loads that both have are
+    compared too (`speed`), `perf.*` among metrics names their numbers; speed_margin: the share by which the candidate
+    may be slower and is not `worse` yet.
 
     Samples join by dataset and sample_id, and it is counted what is on one side only and what has no value. Another
     prompt, model, engine, version or sampling is told in `differences`. Raises ConfigError for a run without scores, a
@@ -57,18 +61,21 @@ def compare_runs(
     a margin below 0.
     """
     check_margin(margin)
+    check_margin(speed_margin)
+    of_answers, of_speed = split_metrics(metrics)
     own = read_run(home, candidate)
     other = own if baseline == candidate else read_run(home, baseline)
     compared = arm_pairs(candidate=own, baseline=other, arms=arms)
-    pairs, notes = paired_scores(candidate=own, baseline=other, arms=compared, metrics=metrics)
+    speed = compare_speed(candidate=own, baseline=other, arms=compared, metrics=of_speed, margin=speed_margin)
+    pairs, notes = _answers(own, other, arms=compared, metrics=of_answers, measured=bool(speed.results))
     notes = check_targets(candidate=own, baseline=other, pairs=pairs) + notes
     notes += check_judges(home, candidate=candidate, baseline=baseline, pairs=pairs)
     notes += check_measured(candidate=own, baseline=other, pairs=pairs)
     results, flips, prompts = _compared(home, pairs, candidate=own, baseline=other, margin=margin)
     named = arms or (None, None)
     sides = (
-        _side(home, own, arm=named[0] or named[1], arms=[pair[0] for pair in compared]),
-        _side(home, other, arm=named[1] or named[0], arms=[pair[1] for pair in compared]),
+        side_of(home, own, arm=named[0] or named[1], arms=[pair[0] for pair in compared]),
+        side_of(home, other, arm=named[1] or named[0], arms=[pair[1] for pair in compared]),
     )
     return RunComparison(
         candidate=sides[0],
@@ -83,9 +90,61 @@ def compare_runs(
             *_side_notes("baseline", sides[1]),
             *notes,
             *_notes(results),
+            *speed.notes,
         ),
         compared_at=datetime.now(UTC),
+        speed=speed.results,
     )
+
+
+def compare_measured(
+    *,
+    home: Path,
+    candidate: RecordedRun,
+    baseline: RecordedRun,
+    speed: Speed,
+    arms: Sequence[tuple[str, str]],
+    ended: bool = False,
+) -> RunComparison:
+    """The same of measured loads alone, which were compared already."""
+    sides = (
+        side_of(home, candidate, arm=None, arms=[pair[0] for pair in arms]),
+        side_of(home, baseline, arm=None, arms=[pair[1] for pair in arms]),
+    )
+    return RunComparison(
+        candidate=sides[0],
+        baseline=sides[1],
+        margin=0.0,
+        results=(),
+        flips=(),
+        differences=tuple(differences(candidate, baseline)),
+        timings=(),
+        notes=(
+            *([] if ended else _side_notes("candidate", sides[0])),
+            *_side_notes("baseline", sides[1]),
+            *speed.notes,
+        ),
+        compared_at=datetime.now(UTC),
+        speed=speed.results,
+    )
+
+
+def _answers(
+    own: RunRows,
+    other: RunRows,
+    *,
+    arms: Sequence[tuple[str, str]],
+    metrics: Collection[str] | None,
+    measured: bool,
+) -> tuple[list[Pair], list[str]]:
+    """What of the answers can be compared; nothing where only speed was asked for, or a side has no scores but its
+    measured load. Raises as `paired_scores` does."""
+    if metrics is not None and not metrics:
+        return [], []
+    lacking = [which for which, side in (("candidate", own), ("baseline", other)) if not side.scores]
+    if not lacking or not (measured or (metrics is None and len(lacking) == 2)):
+        return paired_scores(candidate=own, baseline=other, arms=arms, metrics=metrics)
+    return [], [] if len(lacking) == 2 else [f"the {lacking[0]} has no scores: answers are not compared"]
 
 
 def _compared(
@@ -161,7 +220,8 @@ def _clusters(pair: Pair, candidate: RunRows, baseline: RunRows) -> dict[str, st
     return found
 
 
-def _side(home: Path, rows: RunRows, *, arm: str | None, arms: Sequence[str]) -> Side:
+def side_of(home: Path, rows: RecordedRun, *, arm: str | None, arms: Sequence[str]) -> Side:
+    """One of the two, with how many answers these arms have. arm: the one that was named."""
     answers, reused = answer_counts(home, rows.run_id, arms=arms)
     return Side(
         run_id=rows.run_id,

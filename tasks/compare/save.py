@@ -1,8 +1,10 @@
 """A comparison kept in the warehouse, where SQL and the view `regressions` find it."""
 
 from pathlib import Path
+from typing import Any
 
 from tasks.compare.model import RunComparison
+from tasks.compare.speed import speed_rows
 from tasks.record.rows import comparison_rows
 from warehouse.build import ensure_fresh
 from warehouse.parquet import read_rows, write_rows
@@ -23,11 +25,19 @@ def write_comparison(home: Path, comparison: RunComparison) -> None:
     before = read_rows(home, "comparisons", run_id, columns=["revision", "baseline_run_id"])
     earlier = [int(row["revision"]) for row in before if row["baseline_run_id"] == comparison.baseline.run_id]
     revision = max(earlier, default=-1) + 1
-    rows = comparison_rows(
-        [result.comparison for result in comparison.results],
-        run_id=comparison.baseline.run_id,
-        compared_at=comparison.compared_at,
-    )
     write_rows(
-        home=home, table="comparisons", run_id=run_id, rows=rows, part=f"{revision:04d}-compare", revision=revision
+        home=home,
+        table="comparisons",
+        run_id=run_id,
+        rows=rows_of(comparison),
+        part=f"{revision:04d}-compare",
+        revision=revision,
     )
+
+
+def rows_of(comparison: RunComparison) -> list[dict[str, Any]]:
+    """The rows of `comparisons`: those of the answers, then those of speed."""
+    baseline, at = comparison.baseline.run_id, comparison.compared_at
+    answers = comparison_rows([each.comparison for each in comparison.results], run_id=baseline, compared_at=at)
+    speed = [row | {"baseline_run_id": baseline, "compared_at": at} for row in speed_rows(comparison.speed)]
+    return answers + speed

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from tasks.compare.model import Result, RunComparison, Timing, Word
+from tasks.compare.model import Result, RunComparison, SpeedResult, Timing, Word
+from tasks.load.verdict import ALIKE
 from tasks.report.numbers import DASH, NBSP, decimals_for, fixed, is_number, number
 
 _TIMES = tuple(f"timing.{name}_ms.p{p}" for name in ("ttft", "tpot", "e2e") for p in (50, 95))
@@ -14,17 +16,29 @@ _NAMED = 3
 
 
 def sentence(comparison: RunComparison) -> str:
-    """What came out, the worst first: `Worse in 1 of 4: arithmetic.exact_match 0.310 → 0.220; 3 undecided.`"""
-    return verdicts(comparison.results, named=lambda result: _change(result, told=comparison.arms is not None))
+    """What came out, the worst first: `Worse in 1 of 4: arithmetic.exact_match 0.310 → 0.220; 3 undecided.` Of speed in
+    a sentence of its own: `Speed: worse in 1 of 7: tpot_ms.p50 at free-closed-8 +5.1 %; 6 the same.`"""
+    parts = []
+    if comparison.results or not comparison.speed:
+        told = comparison.arms is not None
+        parts.append(verdicts(comparison.results, named=lambda result: _change(result, told=told)))
+    if comparison.speed:
+        said = _verdicts(comparison.speed, word_of=lambda each: each.found.word, named=_speed_change)
+        parts.append(f"Speed: {said[:1].lower()}{said[1:]}")
+    return " ".join(parts)
 
 
 def verdicts(results: Sequence[Result], *, named: Callable[[Result], str]) -> str:
     """The same of any results. named: what is said of one that is worse or better."""
-    counts, total = Counter(result.comparison.verdict for result in results), len(results)
+    return _verdicts(results, word_of=lambda result: result.comparison.verdict, named=named)
+
+
+def _verdicts(results: Sequence[Any], *, word_of: Callable[[Any], Word], named: Callable[[Any], str]) -> str:
+    counts, total = Counter(word_of(result) for result in results), len(results)
     parts = []
     outside: tuple[Word, ...] = ("worse", "better")
     for word in outside:
-        found = [result for result in results if result.comparison.verdict == word]
+        found = [result for result in results if word_of(result) == word]
         if found:
             told = ", ".join(map(named, found[:_NAMED]))
             more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
@@ -88,6 +102,50 @@ def shown_times(comparison: RunComparison) -> list[Timing]:
 def ratio(timing: Timing) -> str:
     """The candidate's time as a multiple of the baseline's: `0.87×`."""
     return DASH if timing.ratio is None else f"{timing.ratio:.2f}×"
+
+
+def speed_medians(result: SpeedResult) -> tuple[str, str]:
+    """The candidate's and the baseline's median over the repeats, with the unit: `41.3 ms`."""
+    found = result.found
+    one, two = (f"{value(each)} {result.unit}".strip() for each in (found.candidate, found.baseline))
+    return one, two
+
+
+def speed_effect(result: SpeedResult) -> str:
+    """By how much the candidate's number is more: `+5.1 %`."""
+    return _percent(result.found.effect)
+
+
+def speed_interval(result: SpeedResult) -> str:
+    """The same as a 95 % interval."""
+    lo, hi = result.found.lo, result.found.hi
+    return DASH if lo is None or hi is None else f"{_percent(lo - 1)} to {_percent(hi - 1)}"
+
+
+def speed_basis(comparison: RunComparison) -> str:
+    """What a verdict on speed rests on, in a sentence or two."""
+    margin = max((each.margin for each in comparison.speed), default=0.0)
+    near = f"{100 * max(margin, ALIKE):g}{NBSP}%"
+    text = f"Medians over the repeats, with the t interval of their logarithms. Same: a loss of {near} is ruled out."
+    if any(not each.paired for each in comparison.speed):
+        text += " Two runs are not measured in turns: what else differs between them is in the difference."
+    return text
+
+
+def speed_reasons(comparison: RunComparison) -> list[str]:
+    """Why results have no interval, each once: `Undecided: one run gives no verdict: repeats: 5.`"""
+    found = ((each.found.word, each.found.reason) for each in comparison.speed if each.found.reason is not None)
+    return [f"{word.capitalize()}: {reason}." for word, reason in dict.fromkeys(found)]
+
+
+def _speed_change(result: SpeedResult) -> str:
+    """`tpot_ms.p50 at free-closed-8 +5.1 %`."""
+    arms = "" if result.candidate_arm == result.baseline_arm else f" ({result.arms})"
+    return f"{result.figure} at {result.point_id}{arms} {speed_effect(result)}".replace(NBSP, " ")
+
+
+def _percent(share: float | None) -> str:
+    return f"{fixed(100 * share, 1, signed=True)}{NBSP}%" if is_number(share) else DASH
 
 
 def _change(result: Result, *, told: bool) -> str:

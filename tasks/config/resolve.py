@@ -85,7 +85,9 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
     groups = datasets.groups | written.groups
     faults = [*arm_faults(written.arms), *repair_faults(written.repair, arms=written.arms, datasets=named)]
     faults += group_faults(groups, datasets=named)
-    faults += gate_faults(written.gates, known=known_of(datasets=named, groups=groups, arms=written.arms))
+    faults += gate_faults(
+        written.gates, known=known_of(datasets=named, groups=groups, arms=written.arms, benchmark=written.benchmark)
+    )
     problems = [experiment.problem(fault.keypath, fault.message, fault.suggestion) for fault in faults]
     benchmark, block = written.benchmark, changed.data.get("benchmark")
     if benchmark is not None:

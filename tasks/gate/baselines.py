@@ -14,7 +14,8 @@ from warehouse.schema.table import literal
 class Scope(NamedTuple):
     """What `last_green` looks for: an earlier run of this experiment and model that has this metric in this arm.
 
-    before: the run that is judged; dataset: whose rows should be the same, None for a group."""
+    before: the run that is judged; dataset: whose rows should be the same, None for a group or a measured load;
+    cell_id: the point of a measured load."""
 
     before: str
     experiment: str
@@ -22,14 +23,16 @@ class Scope(NamedTuple):
     metric: str
     arm: str
     dataset: str | None
+    cell_id: str | None = None
 
 
 class Found(NamedTuple):
-    """The run, or why there is none. wrong: there should be one; not: there is none yet."""
+    """The run, or why there is none. wrong: there should be one; not: there is none yet. cell_id: as in Scope."""
 
     run_id: str | None
     reason: str | None
     wrong: bool = False
+    cell_id: str | None = None
 
 
 def resolve(home: Path, against: str, *, scope: Scope) -> Found:
@@ -37,7 +40,8 @@ def resolve(home: Path, against: str, *, scope: Scope) -> Found:
     if against == LAST_GREEN:
         run_id = last_green(home, scope=scope)
         if run_id is None:
-            return Found(None, f"no earlier green run of {scope.experiment} has {scope.metric} ({scope.arm}) yet")
+            where = scope.cell_id or scope.arm
+            return Found(None, f"no earlier green run of {scope.experiment} has {scope.metric} ({where}) yet")
         return Found(run_id, None)
     run_id = find_run(home, against).run_id
     if run_id == scope.before:
@@ -52,12 +56,13 @@ def last_green(home: Path, *, scope: Scope) -> str | None:
     Green is a finished run each of whose gates passed, or was skipped as there was nothing to hold it against. A run
     without gates is green; one of `assay noise` never is, nor a cell of a sweep, an ablation or a tuning, nor one whose
     gates were not all judged, or with an undecided or refused one."""
-    same_rows = "FALSE"
+    same_rows = ""
     if scope.dataset is not None:
         dataset = literal(scope.dataset)
         same_rows = f"""coalesce((SELECT any_value(d.fingerprint) FROM datasets AS d
         WHERE d.run_id = r.run_id AND d.dataset = {dataset}) = (SELECT any_value(d.fingerprint) FROM datasets AS d
-        WHERE d.run_id = {literal(scope.before)} AND d.dataset = {dataset}), FALSE)"""  # noqa: S608 - quoted
+        WHERE d.run_id = {literal(scope.before)} AND d.dataset = {dataset}), FALSE) DESC,"""  # noqa: S608 - quoted
+    point = "" if scope.cell_id is None else f"AND m.cell_id = {literal(scope.cell_id)}"
     model = "IS NULL" if scope.model is None else f"= {literal(scope.model)}"
     sql = f"""
 SELECT r.run_id
@@ -68,7 +73,7 @@ WHERE r.name = {literal(scope.experiment)} AND r.status = 'finished' AND r.run_i
     AND EXISTS (
         SELECT 1 FROM metrics AS m
         WHERE m.run_id = r.run_id AND m.name = {literal(scope.metric)} AND m.arm = {literal(scope.arm)}
-            AND m.value IS NOT NULL
+            AND m.value IS NOT NULL {point}
     )
     AND NOT EXISTS (
         SELECT 1 FROM gates AS g
@@ -77,14 +82,15 @@ WHERE r.name = {literal(scope.experiment)} AND r.status = 'finished' AND r.run_i
     AND coalesce(json_array_length(r.config, '$.gates'), 0) <= (
         SELECT count(DISTINCT g.gate) FROM gates AS g WHERE g.run_id = r.run_id
     )
-ORDER BY {same_rows} DESC, r.run_id DESC
+ORDER BY {same_rows} r.run_id DESC
 LIMIT 1"""  # noqa: S608 - quoted
     rows = query(home=home, sql=sql).rows
     return str(rows[0][0]) if rows else None
 
 
-def check_pinned(home: Path, against: str, *, metric: str, arm: str) -> str | None:
+def check_pinned(home: Path, against: str, *, metric: str, arm: str, cell_id: str | None = None) -> str | None:
     """What is wrong with a pinned run or an id, before anything starts; None where it can be used, or is `last_green`.
+    cell_id: the point of a measured load.
 
     Raises ConfigError for a name that no run has, with how to make one."""
     if against == LAST_GREEN:
@@ -94,9 +100,11 @@ def check_pinned(home: Path, against: str, *, metric: str, arm: str) -> str | No
     if run["status"] != "finished":
         return f"{against} is {run['status']}: only a finished run can be held against"
     rows = read_rows(home, "metrics", run_id, columns=["scope", "name", "arm", "cell_id", "revision"])
-    if not any(row["name"] == metric and row["arm"] == arm for row in rows):
+    there = [row for row in rows if row["name"] == metric and row["arm"] == arm]
+    if not any(cell_id in (None, row["cell_id"]) for row in there):
         pinned = f" (run {run_id})" if against.startswith(BASELINE) else ""
-        return f"{against}{pinned} has no {metric} in its arm {arm}"
+        where = f"in its arm {arm}" if cell_id is None else f"at {cell_id}"
+        return f"{against}{pinned} has no {metric} {where}"
     return None
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from schemas.errors import ConfigError, Problem
 from schemas.experiment import Experiment
+from schemas.gate_points import chosen, gate_points
 from tasks.config.locate import Place
 from tasks.gate.baselines import check_pinned
 
@@ -16,11 +17,14 @@ def check_gates(home: Path, experiment: Experiment, *, where: Where | None = Non
     """Raises ConfigError for each gate whose pinned baseline or run is not there, did not finish, or does not have the
     metric. `last_green` may have no run yet: then the gate is skipped."""
     problems: list[Problem] = []
+    points = gate_points(experiment.benchmark, arms=experiment.arms)
     for index, gate in enumerate(experiment.gates):
         at = Place(key=f"gates[{index}].against") if where is None else where(index)
+        named = chosen(gate.metric, gate.arm, gate.cell, among=points) if gate.is_speed else []
+        point_id = named[0].point_id if named else None
         for against in gate.baselines:
             try:
-                wrong = check_pinned(home, against, metric=gate.metric, arm=gate.arm)
+                wrong = check_pinned(home, against, metric=gate.metric, arm=gate.arm, cell_id=point_id)
             except ConfigError as error:
                 problems += [
                     Problem(message=each.message, file=at.file, line=at.line, key=at.key, suggestion=each.suggestion)

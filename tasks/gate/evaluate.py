@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tasks.gate.baselines import Found, Scope, as_config_error, resolve
 from tasks.gate.group import combined
 from tasks.gate.model import Evaluation
 from tasks.gate.rules import adjusted, against_number, against_run, without
+from tasks.gate.speed import SpeedGates
 from tasks.score.stats.verdict import decide
 from warehouse.parquet import read_rows
 
@@ -84,21 +86,31 @@ def evaluate(run: Judged, gates: Sequence[Gate], *, within_run: bool = False) ->
     within_run: the run's own process asks. Then all its answers are there, and a pinned baseline or run that is not (it
     was when the run began) makes its gate `refused`; otherwise that raises ConfigError."""
     asked = [(number, gate, against) for number, gate in enumerate(gates, start=1) for against in gate.baselines]
-    found = {(number, against): _found(run, gate, against, within_run=within_run) for number, gate, against in asked}
-    compared = _compared(run, asked, found, within_run=within_run)
+    speed = SpeedGates(run.home, run.run_id)
+    found = {
+        (number, against): _found(run, gate, against, within_run=within_run, speed=speed)
+        for number, gate, against in asked
+    }
+    compared = _compared(run, [each for each in asked if not each[1].is_speed], found, within_run=within_run)
     verdicts: list[GateVerdict] = []
     for number, gate in enumerate(gates, start=1):
         if not gate.baselines:
-            verdicts.append(_against_number(run, gate, number=number))
+            judge = speed.against_number if gate.is_speed else partial(_against_number, run)
+            verdicts.append(judge(gate, number=number))
         for against in gate.baselines:
             other = found[number, against]
             if other.run_id is None:
                 reason = other.reason or "there is nothing to hold it against"
                 word: GateWord = "refused" if other.wrong else "skipped"
-                verdicts.append(without(gate, number=number, against=against, verdict=word, reason=reason))
+                without_any = without(gate, number=number, against=against, verdict=word, reason=reason)
+                verdicts.append(without_any.model_copy(update={"cell_id": other.cell_id}))
+            elif gate.is_speed:
+                verdicts.append(speed.against_run(gate, number=number, against=against, baseline_run_id=other.run_id))
             else:
                 verdicts.append(_against_run(run, gate, compared[other.run_id], number=number, against=against))
-    comparisons = tuple(each.comparison for each in compared.values() if each.comparison is not None)
+    comparisons = speed.added(
+        [each.comparison for each in compared.values() if each.comparison is not None], within_run=within_run
+    )
     return Evaluation(
         run_id=run.run_id,
         name=run.name,
@@ -123,9 +135,12 @@ class _Against:
         return next((each for each in results if each.name == metric and each.comparison.candidate_arm == arm), None)
 
 
-def _found(run: Judged, gate: Gate, against: str, *, within_run: bool) -> Found:
+def _found(run: Judged, gate: Gate, against: str, *, within_run: bool, speed: SpeedGates) -> Found:
+    scope = _scope(run, gate)
+    if gate.is_speed:
+        scope = scope._replace(dataset=None, cell_id=speed.point_id(gate))
     try:
-        return resolve(run.home, against, scope=_scope(run, gate))
+        return resolve(run.home, against, scope=scope)._replace(cell_id=scope.cell_id)
     except ConfigError as error:
         if not within_run:
             raise

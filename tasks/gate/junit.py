@@ -56,7 +56,7 @@ def _evidence(evaluation: Evaluation, verdict: GateVerdict) -> str:
     """The numbers, then the samples that were lost."""
     lines = [f"{words.claim(verdict)}", f"against {words.against(verdict)}", words.because(verdict)]
     comparison = evaluation.comparison(verdict)
-    if comparison is not None and verdict.verdict != "refused":
+    if comparison is not None and verdict.verdict != "refused" and verdict.cell_id is None:
         lost = [
             flip
             for flip in comparison.flips

@@ -33,7 +33,7 @@ def save_evaluation(home: Path, evaluation: Evaluation) -> None:
     rows = gate_rows(evaluation)
     write_rows(home=home, table="gates", run_id=run_id, rows=rows, part=f"{revision:04d}-gate", revision=revision)
     for comparison in evaluation.comparisons:
-        if comparison.results:
+        if comparison.results or comparison.speed:
             write_comparison(home, comparison)
     ensure_fresh(home)
 

@@ -43,7 +43,7 @@ def markdown(evaluation: Evaluation, *, flips: int = 10) -> str:
     if told:
         parts.append("\n".join(told))
     for comparison in evaluation.comparisons:
-        if not comparison.results:  # the gates' arm is not in both: the reason stands above
+        if not (comparison.results or comparison.speed):  # the gates' arm is not in both: the reason stands above
             continue
         names = dict.fromkeys(
             each.against for each in evaluation.verdicts if each.baseline_run_id == comparison.baseline.run_id
@@ -62,14 +62,14 @@ def _table(evaluation: Evaluation) -> str:
         cells = (
             f"{MARKS['failed' if each.fails else each.verdict]} {each.verdict}",
             code(each.metric),
-            each.arm,
+            escaped(words.where(each)),
             words.rule(each),
             "–" if each.against is None else code(words.against(each)),
             words.change(each),
             words.effect(each),
             words.interval(each),
             p_value(each.p_adjusted).replace("<", "&lt;"),
-            count(each.n_pairs),
+            words.rests_on(each),
             count(each.n_needed),
         )
         lines.append(f"| {' | '.join(cells)} |")

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from schemas.gate import GateVerdict
+from tasks.compare.save import rows_of
 from tasks.gate.evaluate import evaluate, judged_run
 from tasks.gate.junit import junit
 from tasks.gate.keep import gate_rows
 from tasks.gate.markdown import markdown
 from tasks.gate.model import Evaluation
 from tasks.gate.words import sentence
-from tasks.record.rows import comparison_rows
 from tasks.session import Session
 
 MARKDOWN, JUNIT = "gates.md", "gates.xml"
@@ -27,12 +27,7 @@ def judge_gates(session: Session) -> list[GateVerdict]:
     )
     evaluation = evaluate(judged, experiment.gates, within_run=True)
     for comparison in evaluation.comparisons:
-        rows = comparison_rows(
-            [result.comparison for result in comparison.results],
-            run_id=comparison.baseline.run_id,
-            compared_at=comparison.compared_at,
-        )
-        session.store.write("comparisons", rows)
+        session.store.write("comparisons", rows_of(comparison))
     session.store.write("gates", gate_rows(evaluation))
     write_files(run.folder, evaluation)
     return list(evaluation.verdicts)
@@ -46,7 +41,7 @@ def write_files(folder: Path, evaluation: Evaluation) -> None:
     from tasks.report.compare_page import render  # noqa: PLC0415 - draws a figure: slow to import
 
     for comparison in evaluation.comparisons:
-        if comparison.results:
+        if comparison.results or comparison.speed:
             page = folder / PAGE.format(run_id=comparison.baseline.run_id)
             page.write_text(render(comparison), encoding="utf-8")
 

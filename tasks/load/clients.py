@@ -27,6 +27,12 @@ _AT_A_TIME = 16
 SessionOf = Callable[[WireRequest], str | None]
 
 
+def conversation(request: WireRequest) -> str | None:
+    """The conversation that a request is a turn of, by its id: what stands before a point; None where there is none."""
+    session, point, _ = request.request_id.rpartition(".")
+    return session if point else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lateness:
     """How long after it was handed over a process sent a request, of all that one process answered. client: which one,
@@ -43,7 +49,7 @@ class Clients:
     """The processes, all of them built, as a `Server` (tasks/load/send.py). session_of: a request's conversation, None
     for one that belongs to none."""
 
-    def __init__(self, clients: Sequence[EngineClient], *, session_of: SessionOf | None = None) -> None:
+    def __init__(self, clients: Sequence[EngineClient], *, session_of: SessionOf = conversation) -> None:
         if not clients:
             raise ValueError("there is no client")
         self._clients = list(clients)
@@ -70,7 +76,7 @@ class Clients:
             self._clients[number].submit(part)
 
     def _chosen(self, request: WireRequest) -> int:
-        session = None if self._session_of is None else self._session_of(request)
+        session = self._session_of(request)
         if session is not None and session in self._sessions:
             return self._sessions[session]
         number = self._turn
@@ -115,10 +121,10 @@ class Clients:
         _, submitted_at = asked
         received_at = time.monotonic()
         if not submitted_at - _CLOCK_S <= result.sent_at <= result.finished_at <= received_at + _CLOCK_S:
+            times = [f"{moment:.6f} s" for moment in (submitted_at, result.sent_at, result.finished_at, received_at)]
             raise EngineError(
-                f"client {number + 1} of {len(self._clients)} has another clock than this process: a request handed over "
-                f"at {submitted_at:.6f} s was sent at {result.sent_at:.6f} s and answered at {result.finished_at:.6f} s, "
-                f"and that came at {received_at:.6f} s"
+                f"client {number + 1} of {len(self._clients)} has another clock than this process: a request was given "
+                f"to it at {times[0]}, sent at {times[1]}, answered at {times[2]}, and came back at {times[3]}"
             )
         self._late_ms[number].append((result.sent_at - submitted_at) * 1000)
 
@@ -150,6 +156,8 @@ class Clients:
 
     def abort_all(self) -> None:
         """Stops whatever runs; what had already finished still comes."""
+        self._asked.clear()
+        self._in_flight.clear()
         for client in self._clients:
             client.abort_all()
 
@@ -160,7 +168,7 @@ class Clients:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since that one last said anything which has work and has been silent longest; 0 where none has any."""
+        """Seconds since the most silent of those that have work last said anything; 0 where none has any."""
         return self._most_silent().silent_s if any(self._in_flight.values()) else 0.0
 
     def hung(self, why: str) -> EngineDied:
@@ -176,7 +184,7 @@ class Clients:
 
 
 @contextmanager
-def beside(first: EngineClient, *, n: int, session_of: SessionOf | None = None) -> Iterator[Clients]:
+def beside(first: EngineClient, *, n: int, session_of: SessionOf = conversation) -> Iterator[Clients]:
     """n processes: one that stands, and others that are built as it was and end with this.
 
     Of an endpoint, the first one alone reads the server's own metrics: they are of the whole server. Raises ValueError

@@ -78,7 +78,7 @@ class Asked:
 class Sent:
     """What came of a load. began_at: the monotonic time that its plan counts from. left: asked, and never answered."""
 
-    began_at: float
+    began_at: float = 0.0
     answered: list[tuple[Asked, WireResult]] = field(default_factory=list)
     left: list[Asked] = field(default_factory=list)
 
@@ -86,7 +86,7 @@ class Sent:
 Follow = Callable[[Asked, WireResult], "tuple[WireRequest, float] | None"]
 
 
-def send(
+def send(  # noqa: PLR0913 - what it asks, when it ends, what it tells
     server: Server,
     plan: Iterable[Planned],
     *,
@@ -96,15 +96,18 @@ def send(
     quiet_for_s: float | None = None,
     on_answer: Callable[[Asked, WireResult], None] | None = None,
     follow: Follow | None = None,
+    into: Sent | None = None,
 ) -> Sent:
     """Sends a load and takes its answers.
 
     plan: in the order of the times; where a place is all that a request waits for, at_once must say how many there are.
     ask_for_s: seconds after which nothing more is sent. wait_for_s: seconds after which answers are no longer waited
     for; quiet_for_s: the same, counted from when the last request was sent. All None: until all are sent and answered.
-    follow: what an answer brings, and how many seconds after the answer that is due; None: nothing. Raises ValueError
-    for a plan without times or places, and whatever the server raises."""
-    sender = _Sender(server, plan, at_once=at_once, on_answer=on_answer, follow=follow)
+    follow: what an answer brings, and how many seconds after the answer that is due; None: nothing. into: what is given
+    back; where an error ends it, what had come by then is in it. Raises ValueError for a plan without times or places,
+    and whatever the server raises."""
+    sent = Sent() if into is None else into
+    sender = _Sender(server, plan, at_once=at_once, on_answer=on_answer, follow=follow, sent=sent)
     return sender.run(ask_for_s, wait_for_s, quiet_for_s)
 
 
@@ -126,6 +129,7 @@ class _Sender:
         at_once: int | None,
         on_answer: Callable[[Asked, WireResult], None] | None,
         follow: Follow | None,
+        sent: Sent,
     ) -> None:
         self._follow = follow
         self._order = itertools.count()
@@ -142,11 +146,19 @@ class _Sender:
         self._asked: dict[str, Asked] = {}
         self._users: set[str] = set()
         """Those asked whose place is a user's."""
-        self._sent = Sent(began_at=time.monotonic())
+        self._sent = sent
+        self._sent.began_at = time.monotonic()
         self._places = deque([self._sent.began_at] * (at_once or 0))
         """When each place that is free became so, the longest free first."""
 
     def run(self, ask_for_s: float | None, wait_for_s: float | None, quiet_for_s: float | None) -> Sent:
+        try:
+            self._run(ask_for_s, wait_for_s, quiet_for_s)
+        finally:
+            self._sent.left = list(self._asked.values())
+        return self._sent
+
+    def _run(self, ask_for_s: float | None, wait_for_s: float | None, quiet_for_s: float | None) -> None:
         began = self._sent.began_at
         asks_until = None if ask_for_s is None else began + ask_for_s
         waits_until = None if wait_for_s is None else began + wait_for_s
@@ -172,8 +184,6 @@ class _Sender:
             ends = [end for end in (asks_until, waits_until) if end is not None and end > now]
             now = time.monotonic()
             self._take(min([self._until_due(now), *(max(0.0, end - now) for end in ends)]))
-        self._sent.left = list(self._asked.values())
-        return self._sent
 
     def _make(self, n: int) -> None:
         """Takes the plan's next ones, so that n are made if it has them."""

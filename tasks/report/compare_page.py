@@ -70,7 +70,8 @@ def _sections(comparison: RunComparison) -> list[Section]:
     """The parts of the page that have something to show."""
     names = (
         ("top", "Verdict", "overview", True),
-        ("results", "Metrics", "results", True),
+        ("results", "Metrics", "results", bool(comparison.results)),
+        ("speed", "Speed under load", "speed", bool(comparison.speed)),
         ("flips", "Samples that changed", "flips", bool(comparison.flips)),
         ("differences", "What else differs", "differences", True),
         ("times", "Times", "times", bool(comparison.timings)),
@@ -207,8 +208,8 @@ def queries(comparison: RunComparison) -> list[tuple[str, str]]:
     found = [
         (
             "What came of this comparison?",
-            "SELECT dataset, metric, candidate_arm, candidate, baseline, effect, lo, hi, p_adjusted, verdict\n"
-            f"FROM comparisons\nWHERE run_id = {own} AND baseline_run_id = {other}\nORDER BY dataset, metric;",
+            "SELECT dataset, metric, candidate_arm, cell_id, candidate, baseline, effect, lo, hi, p_adjusted, verdict\n"
+            f"FROM comparisons\nWHERE run_id = {own} AND baseline_run_id = {other}\nORDER BY dataset, cell_id, metric;",
         ),
         (
             "Where is any run worse than what it was compared with?",

@@ -24,8 +24,12 @@ def verdicts(data: ReportData) -> list[GateVerdict]:
 
 
 def held_against_runs(data: ReportData) -> list[GateVerdict]:
-    """Those that were judged against another run."""
-    return [each for each in verdicts(data) if each.baseline_run_id is not None and each.effect is not None]
+    """Those that were judged against another run, sample by sample."""
+    return [
+        each
+        for each in verdicts(data)
+        if each.baseline_run_id is not None and each.effect is not None and each.cell_id is None
+    ]
 
 
 def flips(home: Path, data: ReportData) -> list[Row]:
@@ -86,14 +90,15 @@ def trend(home: Path, data: ReportData) -> list[Row]:
     model = model_name(data)
     named = "IS NULL" if model is None else f"= {literal(model)}"
     found: list[Row] = []
-    for metric, arm, others in _lines(verdicts(data)):
+    for (metric, arm, cell_id), others in _lines(verdicts(data)).items():
+        point = "IS NULL" if cell_id is None else f"= {literal(cell_id)}"
         pinned = f" OR m.run_id IN ({', '.join(literal(each) for each in others)})" if others else ""
         sql = f"""
 SELECT * FROM (
-    SELECT m.name AS metric, m.arm, m.run_id, r.started_at, m.value, m.lo, m.hi, m.n
+    SELECT m.name AS metric, m.arm, m.cell_id, m.run_id, r.started_at, m.value, m.lo, m.hi, m.n
     FROM metrics AS m
     INNER JOIN runs AS r USING (run_id)
-    WHERE m.name = {literal(metric)} AND m.arm = {literal(arm)} AND m.value IS NOT NULL AND m.cell_id IS NULL
+    WHERE m.name = {literal(metric)} AND m.arm = {literal(arm)} AND m.value IS NOT NULL AND m.cell_id {point}
         AND (
             m.run_id = {literal(data.run_id)}{pinned}
             OR (
@@ -109,14 +114,14 @@ SELECT * FROM (
     return found
 
 
-def _lines(found: Iterable[GateVerdict]) -> list[tuple[str, str, list[str]]]:
-    """(metric, arm, runs that it was held against), each metric once."""
-    lines: dict[tuple[str, str], dict[str, None]] = {}
+def _lines(found: Iterable[GateVerdict]) -> dict[tuple[str, str, str | None], list[str]]:
+    """The runs that each metric was held against, by (metric, arm, point of a measured load)."""
+    lines: dict[tuple[str, str, str | None], dict[str, None]] = {}
     for each in found:
-        runs = lines.setdefault((each.metric, each.arm), {})
+        runs = lines.setdefault((each.metric, each.arm, each.cell_id), {})
         if each.baseline_run_id is not None:
             runs[each.baseline_run_id] = None
-    return [(metric, arm, list(runs)) for (metric, arm), runs in lines.items()]
+    return {line: list(runs) for line, runs in lines.items()}
 
 
 def _parts(data: ReportData, verdict: GateVerdict) -> list[str]:

@@ -24,7 +24,7 @@ ARMS: dict[str, tuple[str, int, tuple[str, ...]]] = {
 }
 """By name: the model, the devices that it needs, and what is set."""
 LIMIT = 60
-TIMEOUT_S = 420.0
+TIMEOUT_S = 500.0
 _QUESTION = """
 SELECT 'run' AS what, to_json(r) AS found FROM runs AS r WHERE run_id = '{run}'
 UNION ALL SELECT 'plan', to_json(p) FROM plans AS p WHERE run_id = '{run}'

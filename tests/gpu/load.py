@@ -22,7 +22,7 @@ BLOCKS: dict[str, dict[str, Any]] = {
         "warmup": 8,
     },
     "knee": {
-        "load": {"kind": "saturate", "seconds": 15, "sweep": [0.5, 0.9], "probes": 10},
+        "load": {"kind": "saturate", "seconds": 12, "sweep": [0.5, 0.9], "probes": 10},
         "slo": {"ttft_ms": 500, "tpot_ms": 25},
         "warmup": 8,
     },

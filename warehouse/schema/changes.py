@@ -27,7 +27,7 @@ _JUDGEMENTS = (
 )
 _GATES = (
     "run_id revision gate metric arm rule margin value on_undecided against baseline_run_id verdict candidate baseline"
-    " effect lo hi p_value p_adjusted n_pairs n_needed method unit direction reason decided_at"
+    " effect lo hi p_value p_adjusted n_pairs n_needed method unit direction reason decided_at cell_id"
 )
 _STARTS = (
     "run_id revision start_id order_index engine_id started_at ready_at ended_at ended_why ended_while error in_flight"

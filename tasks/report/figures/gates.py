@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from schemas.gate import GateVerdict
+from schemas.gate import RATIOS, GateVerdict
 from tasks.report.data import ReportData, Row
 from tasks.report.figures.style import BAD, GOOD, INK, MUTED, Table, cell, drawing, new_figure
 from tasks.report.gates import verdicts
@@ -52,17 +52,17 @@ def draw(data: ReportData) -> "Figure | None":
         fig = new_figure(width=9.2, height=0.5 + 1.9 * len(lines))
         panels = fig.subplots(len(lines), 1, squeeze=False)
         for axes, ((metric, arm), rows) in zip(panels[:, 0], lines.items(), strict=True):
-            own = [each for each in verdicts(data) if (each.metric, each.arm) == (metric, arm)]
+            own = [each for each in verdicts(data) if (each.metric, each.cell_id or each.arm) == (metric, arm)]
             _panel(axes, rows, own, title=plain(f"{metric}, {arm}")[-_LABEL:], run_id=data.run_id)
     return fig
 
 
 def _lines(data: ReportData) -> dict[tuple[str, str], list[Row]]:
-    """The points of each metric and arm, the oldest first."""
+    """The points of each metric and arm (of a measured load, each of its points), the oldest first."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in data.gate_trend:
         if is_number(row["value"]):
-            found.setdefault((row["metric"], row["arm"]), []).append(row)
+            found.setdefault((row["metric"], row.get("cell_id") or row["arm"]), []).append(row)
     return dict(list(found.items())[:_MOST])
 
 
@@ -91,9 +91,11 @@ def _levels(own: Sequence[GateVerdict], values: dict[str, float]) -> list[tuple[
     """(height, what it is, whether it is a margin) of the lines that the metric is held against, each once."""
     found: dict[float, tuple[float, str, bool]] = {}
     for each in own:
-        if each.value is not None:
-            found.setdefault(each.value, (each.value, f"{each.rule.replace('_', ' ')} {each.value:g}", False))
         base: Any = values.get(each.baseline_run_id or "")
+        if each.rule in RATIOS and each.value is not None and base is not None:
+            found.setdefault(each.value * base, (each.value * base, "", True))
+        elif each.value is not None and each.rule not in RATIOS:
+            found.setdefault(each.value, (each.value, f"{each.rule.replace('_', ' ')} {each.value:g}", False))
         if base is None:
             continue
         found[base] = (base, plain(str(each.against))[:24], False)

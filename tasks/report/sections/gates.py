@@ -41,8 +41,9 @@ def queries(data: ReportData) -> list[tuple[str, str]]:
     found = [
         (
             "What came of each gate, with its evidence?",
-            "SELECT gate, metric, arm, rule, against, baseline_run_id, verdict, candidate, baseline, effect, lo, hi,\n"
-            f"  p_adjusted, n_pairs, n_needed, reason\nFROM gates\nWHERE run_id = {run}\nORDER BY gate, against;",
+            "SELECT gate, metric, arm, cell_id, rule, against, baseline_run_id, verdict, candidate, baseline, effect,\n"
+            "  lo, hi, p_adjusted, n_pairs, n_needed, reason\n"
+            f"FROM gates\nWHERE run_id = {run}\nORDER BY gate, against;",
         ),
         (
             "Which runs of this experiment were green?",
@@ -51,7 +52,9 @@ def queries(data: ReportData) -> list[tuple[str, str]]:
             f"WHERE r.name = {literal(str(data.run['name']))}\nGROUP BY ALL\nORDER BY r.run_id DESC;",
         ),
     ]
-    first: Row | None = next((row for row in data.gates if row.get("baseline_run_id")), None)
+    first: Row | None = next(
+        (row for row in data.gates if row.get("baseline_run_id") and row.get("cell_id") is None), None
+    )
     if first is not None:
         found.append(
             (

@@ -223,6 +223,20 @@ def test_an_answer_that_began_is_not_asked_again(tmp_path: Path) -> None:
         assert found[3].error is None and len(server.asked) == 4
 
 
+def test_a_state_within_the_stream_is_as_good_as_one_before_it(tmp_path: Path) -> None:
+    def failing(code: int) -> Reply:
+        return stream(f'data: {{"error": {{"message": "no such grammar", "code": {code}}}}}\n\n'.encode(), DONE)
+
+    late = stream(delta("fi"), b'data: {"error": {"message": "slow down", "code": 429}}\n\n', DONE)
+    with endpoint(tmp_path, in_turn(failing(400), failing(500), failing(429), GOOD, late)) as (client, server, _):
+        refused = answer(client, request("refused"))
+        assert (refused.error, refused.refused, refused.tries) == ("HTTP 400: no such grammar", True, 1)
+        again = answer(client, request("again"))
+        assert (again.error, again.tries, len(server.asked)) == (None, 3, 4)
+        begun = answer(client, request("begun"))
+        assert (begun.error, begun.refused, begun.tries) == ("an error in the stream: slow down", False, 1)
+
+
 def test_an_answer_without_a_stream_is_an_error(tmp_path: Path) -> None:
     with endpoint(tmp_path, in_turn(say(200, {"choices": [{"text": "hello"}]}))) as (client, _, _):
         assert "no stream of events" in str(answer(client).error)

@@ -124,6 +124,8 @@ def test_a_pinned_baseline_that_is_not_there_stops_before_anything(tmp_path: Pat
 class _Experiment:
     def __init__(self, *gates: object) -> None:
         self.gates = gates
+        self.benchmark = None
+        self.arms = ["free"]
 
 
 def test_what_is_looked_at_before_the_engine_starts(tmp_path: Path) -> None:
@@ -218,6 +220,16 @@ def test_a_group_is_the_mean_of_its_datasets(tmp_path: Path) -> None:
         assert verdict.lo is not None and verdict.hi is not None and verdict.lo < effect < verdict.hi < -0.02
     run = judged(tmp_path, SECOND, groups={"all": Group(datasets=["*"], metric="acc")}, datasets=("a", "b", "c"))
     assert words(*evaluate(run, [gate(metric="all.acc", against=FIRST)]).verdicts) == ["refused"]
+
+
+def test_a_group_can_be_held_against_the_last_green_run(tmp_path: Path) -> None:
+    for run_id in (FIRST, SECOND):
+        night(tmp_path, run_id, {ACC: SAME})
+    run = judged(tmp_path, SECOND, groups={"all": Group(datasets=["*"], metric="acc")})
+    card = {"scope": "group", "name": "all.acc", "arm": "free", "value": 0.5}
+    write_rows(home=tmp_path, table="metrics", run_id=FIRST, rows=[card], part="group", revision=2)
+    found = evaluate(run, [gate(metric="all.acc", against="last_green")])
+    assert [(each.verdict, each.baseline_run_id) for each in found.verdicts] == [("passed", FIRST)]
 
 
 def test_the_interval_of_a_group_of_one_is_that_of_its_dataset(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.engine.protocol import WireRequest, WireResult, WireSampling
-from tasks.load.send import Planned, Sent, send
+from tasks.load.send import Asked, Follow, Planned, Sent, send
 
 
 class Answering:
@@ -120,3 +120,135 @@ def test_answers_that_do_not_come_are_told() -> None:
 def test_a_request_without_time_needs_a_place() -> None:
     with pytest.raises(ValueError, match="needs a place"):
         send(Answering(), plan(None))
+
+
+def turns_of(n: int, *, think_s: float) -> Follow:
+    """A conversation's next turn, `name.2` after `name` or `name.1`, until there were n."""
+
+    def follow(asked: Asked, result: WireResult) -> tuple[WireRequest, float] | None:
+        session, _, turn = asked.request.request_id.partition(".")
+        number = int(turn or 1) + 1
+        if number > n:
+            return None
+        request = WireRequest(
+            request_id=f"{session}.{number}",
+            prompt_token_ids=[*asked.request.prompt_token_ids, *result.token_ids, 9],
+            sampling=asked.request.sampling,
+        )
+        return request, think_s
+
+    return follow
+
+
+def by_name(sent: Sent) -> dict[str, tuple[Asked, WireResult]]:
+    return {asked.request.request_id: (asked, result) for asked, result in sent.answered}
+
+
+def test_an_answer_brings_the_next_turn_a_while_after_it() -> None:
+    sent = send(Answering(after_s=0.03), plan(0.0, 0.01, 0.02), follow=turns_of(3, think_s=0.1))
+    found = by_name(sent)
+    assert len(found) == 9 and not sent.left
+    for session in ("0", "1", "2"):
+        for before, after in ((session, f"{session}.2"), (f"{session}.2", f"{session}.3")):
+            (_, answer), (asked, _) = found[before], found[after]
+            assert asked.planned_at == pytest.approx(answer.finished_at + 0.1)
+            assert asked.submitted_at >= asked.planned_at
+    assert found["0.3"][0].request.prompt_token_ids == [1, 1, 9, 1, 9]
+    assert late(sent) < 2
+
+
+def test_who_thinks_keeps_his_place_in_a_load_of_users() -> None:
+    server = Answering(after_s=0.02)
+    sent = send(server, plan(None, None, None, None), at_once=2, follow=turns_of(2, think_s=0.1))
+    found = by_name(sent)
+    assert len(found) == 8 and server.most <= 2
+    first_done = min(found["0.2"][1].finished_at, found["1.2"][1].finished_at)
+    assert found["2"][0].submitted_at >= first_done and found["3"][0].submitted_at >= first_done
+    assert time.monotonic() - sent.began_at == pytest.approx(2 * (0.02 + 0.1 + 0.02), abs=0.1)
+
+
+def test_who_thinks_holds_no_place_where_requests_come_at_their_own_times() -> None:
+    server = Answering(after_s=0.02)
+    sent = send(server, plan(0.0, 0.05), at_once=1, follow=turns_of(2, think_s=0.3))
+    found = by_name(sent)
+    assert server.most == 1
+    assert found["1"][0].client_queue_ms == pytest.approx(0, abs=1)
+    assert found["1"][1].finished_at < found["0.2"][0].submitted_at
+
+
+def test_a_next_turn_waits_for_a_place_as_any_request_does() -> None:
+    server = Answering(after_s=0.2)
+    sent = send(server, plan(0.0, 0.1), at_once=1, follow=turns_of(2, think_s=0.05))
+    asked, _ = by_name(sent)["0.2"]
+    assert server.most == 1
+    assert asked.client_queue_ms == pytest.approx(150, abs=40)
+    assert late(sent) < 2
+
+
+def test_slow_answers_put_off_no_conversation_that_begins() -> None:
+    server = Answering(stall=(0.1, 0.5))
+    times = [number / 50 for number in range(30)]
+    sent = send(server, plan(*times), follow=turns_of(2, think_s=0.05))
+    found = by_name(sent)
+    firsts = [found[str(number)][0] for number in range(30)]
+    assert statistics.median(asked.late_ms for asked in firsts) < 2
+    assert [asked.planned_at - sent.began_at for asked in firsts if asked.planned_at is not None] == pytest.approx(
+        times
+    )
+    assert len(found) == 60 and late(sent) < 2
+
+
+def test_a_next_turn_that_is_due_after_the_end_is_not_asked() -> None:
+    sent = send(Answering(after_s=0.02), plan(0.0), ask_for_s=0.1, follow=turns_of(2, think_s=0.2))
+    assert list(by_name(sent)) == ["0"] and not sent.left
+
+
+def test_making_what_is_asked_at_the_beginning_makes_nobody_late() -> None:
+    """A prompt takes a while to make; the load begins when those are made that are asked at once."""
+
+    def slow(*due: float | None) -> Iterator[Planned]:
+        for each in plan(*due):
+            time.sleep(0.005)
+            yield each
+
+    users = send(Answering(after_s=0.01), slow(*[None] * 20), at_once=20)
+    assert max(asked.late_ms for asked, _ in users.answered) < 50
+    timed = send(Answering(after_s=0.01), slow(*[0.02 * number for number in range(10)], *[0.4] * 10))
+    assert late(timed) < 2
+    last = [asked.late_ms for asked, _ in timed.answered if asked.planned_at == timed.began_at + 0.4]
+    assert len(last) == 10 and statistics.median(last) < 5  # made in the time before
+
+
+class Stopping(Answering):
+    def __init__(self) -> None:
+        super().__init__(after_s=60)
+        self.looked: list[int] = []
+
+    def look(self, *, in_flight: int) -> None:
+        self.looked.append(in_flight)
+        if len(self.looked) == 3:
+            raise RuntimeError("it has hung")
+
+
+def test_a_server_that_can_tell_is_asked_whether_it_has_stopped() -> None:
+    server = Stopping()
+    with pytest.raises(RuntimeError, match="it has hung"):
+        send(server, plan(0.0, 0.0))
+    assert server.looked == [2, 2, 2]
+
+
+class Failing(Answering):
+    def results(self, *, wait_s: float) -> Iterator[WireResult]:
+        for result in super().results(wait_s=wait_s):
+            if result.request_id == "2":
+                raise RuntimeError("it is gone")
+            yield result
+
+
+def test_what_had_come_is_there_when_the_server_dies() -> None:
+    sent = Sent()
+    with pytest.raises(RuntimeError, match="it is gone"):
+        send(Failing(after_s=0.01), plan(0.0, 0.05, 0.1, 0.1), into=sent)
+    assert [result.request_id for _, result in sent.answered] == ["0", "1"]
+    assert [asked.request.request_id for asked in sent.left] == ["2", "3"]
+    assert sent.began_at > 0

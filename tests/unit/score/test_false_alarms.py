@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from scipy import stats as reference
 
+from tasks.load.verdict import verdict
 from tasks.score.stats.holm import holm
 from tasks.score.stats.paired import paired, tango
-from tasks.score.stats.ratio_of_medians import decide_ratio, ratio_of_medians
 from tasks.score.stats.verdict import decide
 
 LEAST, MOST = 0.03, 0.06
@@ -177,32 +177,39 @@ RATIOS: dict[str, tuple[int, Callable[[Random, tuple[int, int]], Array]]] = {
 }
 
 
-def ratio_rate(name: str, *, draws: int, loss: float = 0.0) -> float:
+def ratio_rate(name: str, *, draws: int, loss: float = 0.0, in_turns: bool = False) -> float:
     repeats, noise = RATIOS[name]
     random = np.random.default_rng(21)
     ours, theirs = noise(random, (draws, repeats)) * (1 + loss), noise(random, (draws, repeats))
     said = 0
-    for seed, (candidate, baseline) in enumerate(zip(ours.tolist(), theirs.tolist(), strict=True)):
-        found = ratio_of_medians(candidate=candidate, baseline=baseline, replicates=REPLICATES, seed=seed)
-        said += decide_ratio(found, margin=loss, lower_is_better=True).word != "undecided"
+    for candidate, baseline in zip(ours.tolist(), theirs.tolist(), strict=True):
+        found = verdict(
+            candidate=candidate, baseline=baseline, direction="lower", paired=in_turns, margin=loss, alike=0.0
+        )
+        said += found.word != "undecided"
     return said / draws
 
 
-@pytest.mark.parametrize("name", RATIOS)
-def test_performance(name: str) -> None:
-    check(ratio_rate(name, draws=FAST), draws=FAST, what=f"ratio of medians, {name}, margin 0")
+WAYS = [(name, in_turns) for name in RATIOS for in_turns in (False, True)]
+
+
+@pytest.mark.parametrize(("name", "in_turns"), WAYS)
+def test_performance(name: str, in_turns: bool) -> None:
+    rate = ratio_rate(name, draws=FAST, in_turns=in_turns)
+    check(rate, draws=FAST, what=f"speed, {name}, {'pairs' if in_turns else 'two runs'}, margin 0")
 
 
 @pytest.mark.parametrize("draws", [FAST, pytest.param(SLOW, marks=pytest.mark.slow)])
 def test_performance_at_the_margin(draws: int) -> None:
     name = "7 repeats, lognormal noise"
-    check(ratio_rate(name, draws=draws, loss=0.05), draws=draws, what=f"ratio of medians, {name}, margin 0.05")
+    check(ratio_rate(name, draws=draws, loss=0.05), draws=draws, what=f"speed, {name}, margin 0.05")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RATIOS)
-def test_performance_often(name: str) -> None:
-    check(ratio_rate(name, draws=SLOW), draws=SLOW, what=f"ratio of medians, {name}, margin 0")
+@pytest.mark.parametrize(("name", "in_turns"), WAYS)
+def test_performance_often(name: str, in_turns: bool) -> None:
+    rate = ratio_rate(name, draws=SLOW, in_turns=in_turns)
+    check(rate, draws=SLOW, what=f"speed, {name}, {'pairs' if in_turns else 'two runs'}, margin 0")
 
 
 @pytest.mark.parametrize("draws", [FAST, pytest.param(SLOW, marks=pytest.mark.slow)])

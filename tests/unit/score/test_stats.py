@@ -14,7 +14,6 @@ from tasks.score.stats.holm import holm
 from tasks.score.stats.mean_stderr import mean_stderr
 from tasks.score.stats.no_spread import no_spread
 from tasks.score.stats.paired import FEW_CLUSTERS, mcnemar_exact, paired, tango
-from tasks.score.stats.ratio_of_medians import decide_ratio, ratio_of_medians
 from tasks.score.stats.verdict import decide
 from tasks.score.stats.wilson import effective_n, rate_interval, wilson
 
@@ -469,53 +468,3 @@ def test_what_a_margin_can_decide_at_five_percent_flips() -> None:
     lo, hi = tango(wins=33, losses=33, n=1319)
     assert decide(effect=0.0, lo=lo, hi=hi, margin=0.01, n=1319).word == "undecided"
     assert decide(effect=0.0, lo=lo, hi=hi, margin=0.02, n=1319).word == "same"
-
-
-TIMES = [40.1, 39.8, 40.4, 40.0, 39.9, 40.2]
-
-
-def test_ratio_of_medians_by_hand() -> None:
-    found = ratio_of_medians(candidate=[value * 1.5 for value in TIMES], baseline=TIMES)
-    assert found.ratio == near(1.5)
-    assert found.n == 6
-    assert found.lo is not None
-    assert found.hi is not None
-    assert 1.47 < found.lo <= 1.5 <= found.hi < 1.53
-    assert found.method == "ratio_of_medians_bootstrap(B=10000, seed=0)"
-    assert found == ratio_of_medians(candidate=[value * 1.5 for value in TIMES], baseline=TIMES)
-
-
-@pytest.mark.parametrize(
-    ("factor", "lower", "word"),
-    [
-        (1.2, True, "worse"),
-        (1.2, False, "better"),
-        (0.8, True, "better"),
-        (1.02, True, "same"),
-        (1.05, True, "undecided"),
-    ],
-)
-def test_verdict_on_a_ratio(factor: float, lower: bool, word: str) -> None:
-    found = ratio_of_medians(candidate=[value * factor for value in TIMES], baseline=TIMES)
-    assert decide_ratio(found, margin=0.05, lower_is_better=lower).word == word
-
-
-def test_too_few_repeats_give_no_verdict() -> None:
-    for repeats in (1, 4):
-        found = ratio_of_medians(candidate=[80.0] * repeats, baseline=[40.0] * repeats)
-        assert (found.ratio, found.lo, found.stderr) == (2, None, None)
-        decision = decide_ratio(found, margin=0.05, lower_is_better=True)
-        assert (decision.word, decision.n_needed) == ("undecided", 5)
-    nothing = ratio_of_medians(candidate=[], baseline=[1.0])
-    assert nothing.ratio is None
-    assert decide_ratio(nothing, margin=0.05, lower_is_better=True).word == "undecided"
-    with pytest.raises(ValueError, match="above 0"):
-        ratio_of_medians(candidate=[0.0], baseline=[1.0])
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.floats(0.5, 100), min_size=5, max_size=12), st.floats(0.1, 10))
-def test_a_ratio_knows_no_unit(values: list[float], unit: float) -> None:
-    one = ratio_of_medians(candidate=values, baseline=TIMES, replicates=200)
-    two = ratio_of_medians(candidate=[v * unit for v in values], baseline=[v * unit for v in TIMES], replicates=200)
-    assert (one.ratio, one.lo, one.hi) == (near(two.ratio), near(two.lo), near(two.hi))
