@@ -134,6 +134,25 @@ def run_cell(  # noqa: PLR0913 - what it asks, what it tells
     )
 
 
+@dataclass(kw_only=True)
+class _Asks:
+    """What one load asked. known: by request. begun: each ask's place in the load's own order; further turns of a
+    conversation have that of its first."""
+
+    known: dict[str, tuple[Ask, Request]] = field(default_factory=dict)
+    begun: dict[str, int] = field(default_factory=dict)
+
+    def begin(self, ask: Ask) -> None:
+        self.begun[_beginning(ask)] = len(self.begun)
+
+    def number(self, ask: Ask) -> int:
+        return self.begun[_beginning(ask)]
+
+
+def _beginning(ask: Ask) -> str:
+    return ask.name if ask.session is None or ask.turns == 1 else ask.session
+
+
 class _Sending:
     def __init__(
         self, run: CellRun, server: Server, asking: Asking, wait_s: float, on_answer: Callable[[int], None] | None
@@ -149,16 +168,25 @@ class _Sending:
         run, asking = self._run, self._asking
         self._forget()
         run.warmup_began_at = time.monotonic()
-        sent, asked = self._send(before, asking.warmup_asks, phase="warmup")
-        run.taken += [dataclasses.replace(each, phase="warmup") for each in _taken(sent, asked)]
+        sent, asked = Sent(), _Asks()
+        try:
+            self._send(before, asking.warmup_asks, asked, phase="warmup", into=sent)
+        finally:
+            run.taken += [dataclasses.replace(each, phase="warmup") for each in _taken(sent, asked.known)]
         self._forget()
         if on_warm is not None:
             on_warm()
-        sent, asked = self._send(load, asking.asks, phase="measure")
+        sent, asked = Sent(), _Asks()
+        try:
+            self._send(load, asking.asks, asked, phase="measure", into=sent)
+        finally:
+            self._take(load, sent, asked)
+
+    def _take(self, load: Course, sent: Sent, asked: "_Asks") -> None:
+        run = self._run
         run.began_at = sent.began_at
-        numbers = {request_id: number for number, request_id in enumerate(asked)}
-        for each in _taken(sent, asked):
-            measured = load.is_measured(numbers[each.request.request_id], _at_s(each, sent.began_at))
+        for each in _taken(sent, asked.known):
+            measured = load.is_measured(asked.number(each.ask), _at_s(each, sent.began_at))
             run.taken.append(each if measured else dataclasses.replace(each, phase="cooldown"))
         run.ended_at = max(
             [
@@ -171,11 +199,12 @@ class _Sending:
         if self._asking.forget is not None:
             self._asking.forget()
 
-    def _send(self, way: Course, asks: Iterator[Ask], *, phase: str) -> tuple[Sent, dict[str, tuple[Ask, Request]]]:
-        known: dict[str, tuple[Ask, Request]] = {}
+    def _send(self, way: Course, asks: Iterator[Ask], asked: "_Asks", *, phase: str, into: Sent) -> None:
+        known = asked.known
 
         def planned() -> Iterator[Planned]:
             for due_s, ask in zip(way.times, asks, strict=False):
+                asked.begin(ask)
                 yield self._planned(ask, due_s, known, phase)
 
         def follow(asked: Asked, result: WireResult) -> tuple[WireRequest, float] | None:
@@ -183,7 +212,7 @@ class _Sending:
             ask = None if next_turn is None or result.error is not None else next_turn(before, result)
             return None if ask is None else (self._planned(ask, None, known, phase).request, ask.think_s)
 
-        sent = send(
+        send(
             self._server,
             planned(),
             at_once=way.at_once,
@@ -191,8 +220,8 @@ class _Sending:
             quiet_for_s=self._wait_s,
             on_answer=self._answered,
             follow=follow if self._asking.next_turn is not None else None,
+            into=into,
         )
-        return sent, known
 
     def _planned(self, ask: Ask, due_s: float | None, known: dict[str, tuple[Ask, Request]], phase: str) -> Planned:
         request = as_request(ask, cell_id=f"{self._run.cell_id} {phase}", arm=self._run.point.arm, asking=self._asking)
@@ -208,7 +237,9 @@ class _Sending:
 def as_request(ask: Ask, *, cell_id: str, arm: str, asking: Asking) -> Request:
     """What is asked, as a request of this cell. One of the experiment's own keeps its stops, its grammar and what its
     answer is held against; with `exact` it keeps none of that, and goes on to its length."""
-    name = hashlib.sha256(json.dumps([cell_id, ask.name]).encode()).hexdigest()[:20]
+    name = hashlib.sha256(json.dumps([cell_id, _beginning(ask)]).encode()).hexdigest()[:20]
+    if ask.turns > 1:  # which client gets it goes by what stands before the point
+        name = f"{name}.{ask.turn}"
     if ask.request is None:
         return Request(
             request_id=name,

@@ -91,15 +91,17 @@ def _held(places: int, *, requests: int | None, seconds: float | None, cooldown:
         return Course(times=times, at_once=places, is_measured=_first(requests))
     limit = _known(seconds)
     return Course(
-        times=_while(limit, cooldown=cooldown),
+        times=_while(limit, places=places, cooldown=cooldown),
         at_once=places,
         ask_for_s=None if cooldown else limit,
         is_measured=lambda number, at_s: at_s < limit,
     )
 
 
-def _while(seconds: float, *, cooldown: int) -> Iterator[None]:
-    """None for so long, and then a few times more. It counts from when the first one is asked for."""
+def _while(seconds: float, *, places: int, cooldown: int) -> Iterator[None]:
+    """None for so long, and then a few times more. It counts from when those have been taken that fill the places: they
+    are made before the load begins."""
+    yield from itertools.repeat(None, places)
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         yield None

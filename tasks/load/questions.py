@@ -94,7 +94,7 @@ class Questions:
     def _asks(self, point: Point, *, seed: int, repeat: int, salt: str) -> tuple[Iterator[Ask], list[float]]:
         if isinstance(point.load, TraceLoad):
             traced = self._trace(point.load)
-            return trace_asks(traced, trace=point.load.path, salt=salt, vocabulary=self._vocabulary), [
+            return trace_asks(traced, trace=Path(point.load.path).name, salt=salt, vocabulary=self._vocabulary), [
                 each.at_s for each in traced
             ]
         prompts = self._benchmark.prompts

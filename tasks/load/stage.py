@@ -282,7 +282,7 @@ class _Measuring:
     def _forget(self) -> Callable[[], None] | None:
         """None where the engine keeps no prefixes, or cannot forget them."""
         resolved = self._built.resolved
-        if not resolved.get("enable_prefix_caching", True) or not resolved.get("resets_prefix_cache", True):
+        if resolved.get("enable_prefix_caching") is False or not resolved.get("resets_prefix_cache", True):
             return None
         return self._engine.client.reset_prefix_cache
 
