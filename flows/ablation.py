@@ -48,7 +48,7 @@ def planned_ablation(
     as_planned = planner.plan(control)
     if as_planned.plan is None:
         raise ConfigError.one(as_planned.error or "the engine cannot be planned")
-    settings = factors(over, engine=as_planned.experiment.engine, plan=as_planned.plan)
+    settings = factors(over, engine=as_planned.experiment.vllm, plan=as_planned.plan)
     cells = cells_of([{}, *settings], overrides=overrides, roles=["control", *["candidate"] * len(settings)])
     for cell in cells:
         load_experiment(config, overrides=cell.overrides, limit=limit)

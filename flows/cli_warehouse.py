@@ -1,5 +1,6 @@
 """The commands over what was recorded: asking it, carrying it elsewhere, keeping it in bounds."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,14 @@ import typer
 
 from flows.commands.options import Json, RunId
 from schemas.errors import ConfigError
+
+
+class ExportFormat(StrEnum):
+    """How a run is written."""
+
+    assay = "assay"
+    vllm_bench = "vllm-bench"
+
 
 app = typer.Typer()
 import_app = typer.Typer(help="Bring in what another assay recorded, or the samples that another tool logged.")
@@ -63,14 +72,25 @@ def export(
         Path | None,
         typer.Option("--out", "-o", metavar="DIR|FILE.zip", help="Where to; RUN.zip in this folder if left out."),
     ] = None,
+    format_: Annotated[
+        ExportFormat,
+        typer.Option("--format", metavar="F", help="assay, or vllm-bench: a JSON file for each measured cell."),
+    ] = ExportFormat.assay,
     json_: Json = False,
 ) -> None:
     """Write one run as a folder or a zip that another assay can import: tables, report, config, log, checksums.
 
-    The folder can be asked as it is: `ASSAY_HOME=that-folder assay sql "FROM leaderboard"`.
+    The folder can be asked as it is: `ASSAY_HOME=that-folder assay sql "FROM leaderboard"`. With --format vllm-bench, a
+    folder with what `vllm bench serve --save-result --save-detailed` writes, for each cell of a measured load.
 
-    Examples: `assay export last`, `assay export last --out for-ana.zip`, `assay export last --out run-of-monday`
+    Examples: `assay export last`, `assay export last --out for-ana.zip`, `assay export last --out run-of-monday`,
+    `assay export last --format vllm-bench --out results`
     """
+    if format_ is ExportFormat.vllm_bench:
+        from flows.commands.load_export import export_load  # noqa: PLC0415
+
+        export_load(run_id=run, out=out, as_json=json_)
+        return
     from flows.commands.warehouse import export as export_one  # noqa: PLC0415
 
     export_one(run_id=run, out=out, as_json=json_)

@@ -130,14 +130,22 @@ class RunConsole:
         said.append(f"{total:,} prompt tokens, the longest prompt {longest:,}")
 
     def plan(self, said: list[str], plan: EnginePlan) -> None:
-        estimate = plan.estimate
-        said.append(
-            f"{estimate.requests:,} requests, max_model_len {_number(plan.value('max_model_len'))}, "
-            f"prefill threshold {_number(plan.value('long_prefill_token_threshold'))}, "
-            f"about {estimate.start_s + estimate.generate_s:.0f} s"
-        )
+        estimate, values = plan.estimate, {planned.option: planned.value for planned in plan.options}
+        words = [f"{estimate.requests:,} requests", f"max_model_len {_number(values['max_model_len'])}"]
+        if "long_prefill_token_threshold" in values:
+            words.append(f"prefill threshold {_number(values['long_prefill_token_threshold'])}")
+        if estimate.start_s is not None and estimate.generate_s is not None:
+            words.append(f"about {estimate.start_s + estimate.generate_s:.0f} s")
+        said.append(", ".join(words))
 
     def built(self, said: list[str], built: BuiltEngine) -> None:
+        resolved = built.resolved
+        if resolved.get("kind") == "endpoint":
+            version = resolved.get("server_version") or "of a version that it does not tell"
+            said.append(
+                f"{resolved['url']}: {resolved['dialect']} {version}, model {resolved['model']}, {resolved['api']}"
+            )
+            return
         said.append(
             f"vLLM {built.versions.get('vllm')} on {built.device.name}, {built.resolved['dtype']}, "
             + ("it stood already" if built.start_s is None else f"ready in {built.start_s:.1f} s")

@@ -30,7 +30,7 @@ def started(home: Path, experiment: Experiment | None) -> Iterator[None]:
         if not psutil.pid_exists(int(left.stem.removeprefix("engine-"))):
             left.unlink(missing_ok=True)
     if experiment is not None:
-        device = read_device_facts(python=experiment.engine.python)
+        device = read_device_facts(python=experiment.vllm.python)
         _waiting.append(start_engine(experiment, device=device, log_path=log, home=home))
     try:
         yield

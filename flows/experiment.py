@@ -223,7 +223,7 @@ def _model_and_device(session: Session, console: RunConsole) -> tuple[Path, Mode
         folder = model_folder(model, cache=session.cache, on_progress=console.warn)
         facts = read_model_facts(folder, cache=session.cache)
         said.append(f"{model.name}, {facts.weights_bytes / 1e6:,.0f} MB of {facts.dtype} weights")
-    engine = session.run.experiment.engine
+    engine = session.run.experiment.vllm
     return folder, as_overridden(facts, engine), read_device_facts(python=engine.python)
 
 

@@ -73,7 +73,7 @@ def noise(
     # The highest first: the step's budget that suits it is given to the others too, so that prompts are split alike.
     for at_once in sorted(concurrency, reverse=True):
         levels.append(Level(concurrency=at_once, run_id=_run(config, [*changes, *held], at_once, asked, limit=limit)))
-        if asked.engine.max_num_batched_tokens == "auto" and not held:
+        if asked.vllm.max_num_batched_tokens == "auto" and not held:
             [engine, *_] = read_rows(home, "engines", levels[0].run_id, columns=["max_num_batched_tokens"])
             held = [f"{_BUDGET}={engine['max_num_batched_tokens']}"]
     measured = bands.measure(home, levels)

@@ -200,5 +200,5 @@ def _run(
 def _write_engine(record: CellsRecord, found: Tuned, *, base: str) -> Path:
     experiment = load_experiment(base, overrides=overrides(found.engine))
     path = record.folder / ENGINE
-    write_engine_yaml(path, engine_yaml(found, engine=experiment.engine, experiment=experiment.name))
+    write_engine_yaml(path, engine_yaml(found, engine=experiment.vllm, experiment=experiment.name))
     return path

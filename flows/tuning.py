@@ -63,7 +63,7 @@ class Tuner:
             planned = self._planner(None).plan(cell)
             if planned.plan is None:
                 raise ConfigError.one(planned.error or "the engine cannot be planned")
-            values = values_of(keys, engine=planned.experiment.engine, plan=planned.plan, reference=name)
+            values = values_of(keys, engine=planned.experiment.vllm, plan=planned.plan, reference=name)
             references.append(Reference(name=name, settings=settings, values=values))
             experiments.append(planned.experiment)
         own = experiments[0]

@@ -11,7 +11,8 @@ from schemas.arm import REPAIR, Arm, NamedArm, Repair, arm_faults, arm_name, get
 from schemas.base import Config
 from schemas.benchmark import Benchmark
 from schemas.dataset import Dataset, NamedDataset
-from schemas.engine import Sampling, VllmEngine
+from schemas.endpoint import EndpointEngine
+from schemas.engine import Grammar, Preflight, Sampling, VllmEngine
 from schemas.errors import ConfigError
 from schemas.faults import Fault as GroupFault
 from schemas.faults import nearest
@@ -137,7 +138,7 @@ class Experiment(Config):
     name: Name
     description: str | None = None
     model: NamedModel
-    engine: VllmEngine
+    engine: Annotated[VllmEngine | EndpointEngine, Field(discriminator="kind")]
     datasets: list[NamedDataset]
     arms: list[Arm]
     repair: Repair = Repair()
@@ -146,6 +147,16 @@ class Experiment(Config):
     gates: list[Gate] = Field(default_factory=list)
     max_failed: float
     tags: dict[str, str]
+
+    @property
+    def vllm(self) -> VllmEngine:
+        """The engine's own settings; of a server, which has its own, those of one that is left as it is."""
+        return self.engine if isinstance(self.engine, VllmEngine) else stand_in(self.engine)
+
+    @property
+    def endpoint(self) -> EndpointEngine | None:
+        """The server that answers; None where assay's own engine does."""
+        return self.engine if isinstance(self.engine, EndpointEngine) else None
 
     @model_validator(mode="after")
     def _groups_fit(self) -> "Experiment":
@@ -158,6 +169,11 @@ class Experiment(Config):
         if faults:
             raise ConfigError([fault.problem() for fault in faults])
         return self
+
+
+def stand_in(endpoint: EndpointEngine) -> VllmEngine:
+    """What of an engine can be said of a server beforehand: the backend of its grammars, which nobody compiles here."""
+    return VllmEngine(grammar=Grammar(backend=endpoint.grammar_backend, preflight=Preflight(enabled=False)))
 
 
 def repair_faults(repair: Repair, *, arms: Sequence[Arm], datasets: Sequence[NamedDataset]) -> list[GroupFault]:

@@ -95,8 +95,9 @@ class Estimate(Facts):
     requests: int
     prompt_tokens: int
     output_tokens_max: int
-    start_s: float
-    generate_s: float
+    start_s: float | None
+    """None, as `generate_s`, where nothing tells it: of a server."""
+    generate_s: float | None
     basis: str
     """What the times rest on: an earlier run's rate, or the table of measured rates."""
 

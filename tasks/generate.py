@@ -201,10 +201,10 @@ def generate(  # noqa: PLR0913 - what it asks, what it tells
 
 def _ask_and_take(engine: EngineClient, turns: Turns, answers: _Answers, pulse: Pulse) -> None:
     """One round: hands over what is due, takes what comes within a second. Raises EngineDied."""
-    sampling = answers.context.sampling
+    sampling, words = answers.context.sampling, answers.context.words
     batch = turns.next()
     if batch:
-        engine.submit([wire_request(request, sampling[request.dataset]) for request in batch])
+        engine.submit([wire_request(request, sampling[request.dataset], words=words) for request in batch])
     for result in engine.results(on_progress=answers.report):
         answers.arrived.append(result)
         turns.answered(result.request_id)

@@ -2,6 +2,7 @@
 
 import datetime
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,10 @@ FINAL = frozenset({"ok", "invalid", "truncated", "refused"})
 """The states that a resumed run does not ask again."""
 
 
+Words = Callable[[Request], tuple[str, list[dict[str, Any]] | None]]
+"""A request's prompt as text, and as messages."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowContext:
     """What every row of one engine and run shares."""
@@ -33,6 +38,8 @@ class RowContext:
     """How often a request was tried before, by request_id; missing means never."""
     cell_id: str | None = None
     """The measured cell that it is asked in; None in the quality phase."""
+    words: Words | None = None
+    """What a server that takes no token ids gets in their place; None for an engine that takes them."""
     phase: str = "quality"
     """Of a measured cell: warmup, measure or cooldown."""
     wall_offset_s: float = field(default_factory=lambda: time.time() - time.monotonic())
@@ -44,12 +51,13 @@ class RowContext:
         return datetime.datetime.fromtimestamp(monotonic_s + self.wall_offset_s, tz=datetime.UTC)
 
 
-def wire_request(request: Request, sampling: Sampling) -> WireRequest:
-    """The request as the engine process takes it.
+def wire_request(request: Request, sampling: Sampling, *, words: Words | None = None) -> WireRequest:
+    """The request as the engine process takes it. words: of one that takes no token ids.
 
     One of an exact length goes on past the model's end of text. That alone does it, with no stop string: vLLM's
     min_tokens would have every step look for what it must forbid, which the guided request did not pay for."""
     sampling = drawn_with(request, sampling)
+    text, messages = (None, None) if words is None else words(request)
     return WireRequest(
         request_id=request.request_id,
         prompt_token_ids=request.prompt_token_ids,
@@ -67,7 +75,16 @@ def wire_request(request: Request, sampling: Sampling) -> WireRequest:
         else WireGrammar(kind=request.grammar.kind, content=request.grammar.content, after=request.grammar_after),
         continuation_start=request.continuation_start,
         adapter=request.adapter,
+        text=text,
+        messages=messages,
     )
+
+
+def output_tokens(result: WireResult) -> int | None:
+    """The engine's own count; None where a server does not tell."""
+    if result.token_ids or result.output_tokens is None:
+        return len(result.token_ids) if result.token_ids or not result.text else None
+    return result.output_tokens
 
 
 def response_row(request: Request, result: WireResult, context: RowContext) -> dict[str, Any]:
@@ -87,9 +104,11 @@ def response_row(request: Request, result: WireResult, context: RowContext) -> d
         return row | {"status": "ok", "logprobs": logprobs, "logprob_sum": sum(logprobs), "output_tokens": 0}
     row |= {
         "output": result.text,
-        "output_token_ids": result.token_ids,
-        "output_tokens": len(result.token_ids),
+        "output_token_ids": result.token_ids if result.output_tokens is None else None,
+        "output_tokens": output_tokens(result),
     }
+    if result.reasoning is not None:
+        row["reasoning"] = result.reasoning
     if request.reasoning_parser is not None:
         return row | _without_reasoning(request, result, parser=request.reasoning_parser)
     return row | _judged(request, result.text, finish_reason=result.finish_reason)
@@ -180,12 +199,12 @@ def _judged(request: Request, answer: str, *, finish_reason: str | None) -> dict
 
 def _timings(result: WireResult, context: RowContext) -> dict[str, Any]:
     """ttft, tpot and e2e from the arrival of each token; queued, prefill and decode on the engine's own clock."""
-    first, last, sent, n = result.first_token_at, result.last_token_at, result.sent_at, len(result.token_ids)
+    first, last, sent, n = result.first_token_at, result.last_token_at, result.sent_at, output_tokens(result)
     return {
         "sent_at": context.utc(sent),
         "ttft_ms": None if first is None else (first - sent) * 1000,
         "ttft_text_ms": None if result.first_text_at is None else (result.first_text_at - sent) * 1000,
-        "tpot_ms": None if first is None or last is None or n < 2 else (last - first) * 1000 / (n - 1),
+        "tpot_ms": None if first is None or last is None or n is None or n < 2 else (last - first) * 1000 / (n - 1),
         "e2e_ms": None if last is None else (last - sent) * 1000,
         "queued_ms": result.queued_ms,
         "prefill_ms": result.prefill_ms,

@@ -8,11 +8,15 @@ from flows.commands.checks import check_model
 from flows.commands.output import print_json, stdout_console
 from flows.console import RunConsole
 from flows.runtime import assay_home
+from schemas.benchmark import Benchmark
+from schemas.experiment import Experiment
 from schemas.plan import EnginePlan, Prediction
+from schemas.points import measured_arms, points, searches
 from schemas.summary import DatasetsSummary
 from tasks.config.document import to_yaml
 from tasks.config.resolve import load_experiment
 from tasks.dataset.stage import add_profiles, render_datasets
+from tasks.load.course import expected_requests
 from tasks.model.facts import read_model_facts
 from tasks.model.resolve import model_folder
 from tasks.plan.batch import MIB
@@ -29,11 +33,11 @@ def show_plan(*, file: str, overrides: Sequence[str], limit: int | None, as_json
     check_model(experiment, file=file, overrides=overrides)
     cache = home / "cache"
     folder = model_folder(experiment.model, cache=cache, on_progress=RunConsole().warn)
-    model = as_overridden(read_model_facts(folder, cache=cache), experiment.engine)
+    model = as_overridden(read_model_facts(folder, cache=cache), experiment.vllm)
     samples, summaries = render_datasets(experiment, model=model, folder=folder)
     datasets = add_profiles(DatasetsSummary(datasets=summaries), samples)
     requests = run_requests(experiment, datasets=datasets, samples=samples)
-    device = read_device_facts(python=experiment.engine.python)
+    device = read_device_facts(python=experiment.vllm.python)
     plan = plan_run(experiment, home=home, requests=requests, model=model, device=device)
     warnings = [*datasets.warnings, *plan.warnings]
     if as_json:
@@ -53,14 +57,36 @@ def show_plan(*, file: str, overrides: Sequence[str], limit: int | None, as_json
     if plan.prediction is not None:
         console.print(_memory_table(plan.prediction))
     estimate = plan.estimate
+    known = estimate.start_s is not None and estimate.generate_s is not None
+    seconds = f"about {estimate.start_s:.0f} s to start and {estimate.generate_s:.0f} s to generate (" if known else "("
     console.print(
         f"{estimate.requests:,} requests, {estimate.prompt_tokens:,} prompt tokens, at most "
-        f"{estimate.output_tokens_max:,} output tokens; about {estimate.start_s:.0f} s to start and "
-        f"{estimate.generate_s:.0f} s to generate ({estimate.basis})",
+        f"{estimate.output_tokens_max:,} output tokens; {seconds}{estimate.basis})",
         markup=False,
     )
+    if experiment.benchmark is not None:
+        console.print(_load_table(experiment, experiment.benchmark))
     for warning in warnings:
         console.print(f"! {warning}", markup=False)
+
+
+def _load_table(experiment: Experiment, benchmark: Benchmark) -> Table:
+    """The points that are measured, in the order of one turn."""
+    arms = measured_arms(benchmark, experiment.arms)
+    turns = f"{benchmark.repeats} times, in turns" if benchmark.repeats > 1 else "once, which gives no verdict on speed"
+    table = Table(title=f"load, each measured {turns}", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for name in ("point", "load", "requests", "warm-up"):
+        table.add_column(name, justify="right" if name in ("requests", "warm-up") else "left")
+    for point in points(benchmark, arms=arms):
+        n = expected_requests(point.load)
+        seconds = getattr(point.load, "seconds", None)
+        size = f"{n:,}" if n is not None else f"what {seconds:g} s take" if seconds else "all of the trace"
+        table.add_row(point.point_id, point.kind, size, f"{benchmark.warmup:,}")
+    for load in searches(benchmark):
+        for arm in arms:
+            size = f"at most {load.probes} probes of {load.seconds:g} s"
+            table.add_row(f"{arm}-saturate", load.kind, size, f"{benchmark.warmup:,}")
+    return table
 
 
 def _data_table(datasets: DatasetsSummary) -> Table:

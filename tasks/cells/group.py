@@ -60,19 +60,19 @@ class Planner:
     def samples(self, experiment: Experiment) -> dict[str, int]:
         """How many samples each dataset has."""
         folder, facts = self._model(experiment, self._home / "cache")
-        _, summaries = self._samples(experiment, as_overridden(facts, experiment.engine), folder)
+        _, summaries = self._samples(experiment, as_overridden(facts, experiment.vllm), folder)
         return {summary.dataset: summary.rows_used for summary in summaries}
 
     def _planned(self, experiment: Experiment) -> tuple[EnginePlan, str]:
         cache = self._home / "cache"
         folder, facts = self._model(experiment, cache)
-        model = as_overridden(facts, experiment.engine)
+        model = as_overridden(facts, experiment.vllm)
         samples, summaries = self._samples(experiment, model, folder)
         datasets = add_profiles(DatasetsSummary(datasets=summaries), samples)
         requests = run_requests(experiment, datasets=datasets, samples=samples)
-        device = read_device_facts(python=experiment.engine.python)
+        device = read_device_facts(python=experiment.vllm.python)
         plan = plan_run(experiment, home=self._home, requests=requests, model=model, device=device)
-        settings = process_settings(experiment.engine, device=device, cache=cache)
+        settings = process_settings(experiment.vllm, device=device, cache=cache)
         return plan, engine_group(plan=plan, model=model, settings=settings)
 
     def _model(self, experiment: Experiment, cache: Path) -> tuple[Path, ModelFacts]:

@@ -40,9 +40,10 @@ def placed(benchmark: Benchmark, experiment: Layers, raw: Any) -> Benchmark:
     return benchmark.model_copy(update=changes) if changes else benchmark
 
 
-def benchmark_problems(benchmark: Benchmark, *, arms: Sequence[Arm], experiment: Layers, raw: Any) -> list[Problem]:
-    """What of the block cannot be with these arms, each where it is written."""
-    return [experiment.problem(*fault) for fault in _faults(benchmark, arms=arms, raw=raw)]
+def benchmark_problems(benchmark: Benchmark, *, arms: Sequence[Arm], served: bool, experiment: Layers) -> list[Problem]:
+    """What of the block cannot be with these arms and this engine, each where it is written. served: whether a server
+    answers."""
+    return [experiment.problem(*fault) for fault in _faults(benchmark, arms=arms, served=served)]
 
 
 def load_key(raw: Any, index: int) -> KeyPath:
@@ -51,7 +52,7 @@ def load_key(raw: Any, index: int) -> KeyPath:
     return ("benchmark", "load") if alone else ("benchmark", "load", index)
 
 
-def _faults(benchmark: Benchmark, *, arms: Sequence[Arm], raw: Any) -> Iterator[tuple[KeyPath, str, str | None]]:
+def _faults(benchmark: Benchmark, *, arms: Sequence[Arm], served: bool) -> Iterator[tuple[KeyPath, str, str | None]]:
     measured = measured_arms(benchmark, arms)
     if not measured:
         yield (
@@ -62,6 +63,12 @@ def _faults(benchmark: Benchmark, *, arms: Sequence[Arm], raw: Any) -> Iterator[
     if doubled := twice(benchmark, arms=measured[:1]):
         names = ", ".join(name.partition("-")[2] for name in doubled)
         yield ("benchmark", "load"), f"the same load stands here twice ({names})", "each once; `repeats` measures again"
+    if benchmark.clients > 1 and not served:
+        yield (
+            ("benchmark", "clients"),
+            "an engine of assay's own has one client, which hands it requests directly",
+            "leave `clients` out, or ask a server: `engine: {kind: endpoint, url: …, model: …}`",
+        )
     if benchmark.answers == "exact" and any(gets_grammar(arm) for arm in arms):
         yield (
             ("benchmark", "answers"),

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from schemas.arm import arm_faults, gets_grammar
+from schemas.endpoint import EndpointEngine
 from schemas.engine import VllmEngine
 from schemas.errors import ConfigError, Problem
-from schemas.experiment import Experiment, ExperimentFile, gate_faults, group_faults, known_of, repair_faults
+from schemas.experiment import Experiment, ExperimentFile, gate_faults, group_faults, known_of, repair_faults, stand_in
 from tasks.config.benchmark import benchmark_problems, listed, placed
 from tasks.config.datasets import Datasets
 from tasks.config.disk import is_file
@@ -27,6 +28,7 @@ from tasks.config.locate import (
     relative_to_here,
 )
 from tasks.config.models import load_model, model_place
+from tasks.config.nearest import did_you_mean
 from tasks.config.overrides import DEFAULT_ENGINE, apply_overrides, merged
 from tasks.config.yaml_file import YamlFile, read_yaml
 
@@ -75,12 +77,15 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
         written.datasets, sampling=written.sampling, limit=limit, parser=model.config.reasoning_parser
     )
     guided = any(gets_grammar(arm) for arm in written.arms)
-    engine = with_backend(engine, named if guided else [], experiment)
+    if isinstance(engine, VllmEngine):
+        engine = with_backend(engine, named if guided else [], experiment)
     if guided:
-        problems += guide_problems(named, engine, experiment)
+        own = engine if isinstance(engine, VllmEngine) else stand_in(engine)
+        problems += guide_problems(named, own, experiment)
         if problems:
             raise ConfigError(problems)
-    if problems := adapter_problems(named, written.arms, engine, experiment):
+    # Which adapters a server has, it says itself once it is asked.
+    if isinstance(engine, VllmEngine) and (problems := adapter_problems(named, written.arms, engine, experiment)):
         raise ConfigError(problems)
     groups = datasets.groups | written.groups
     faults = [*arm_faults(written.arms), *repair_faults(written.repair, arms=written.arms, datasets=named)]
@@ -91,7 +96,8 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
     problems = [experiment.problem(fault.keypath, fault.message, fault.suggestion) for fault in faults]
     benchmark, block = written.benchmark, changed.data.get("benchmark")
     if benchmark is not None:
-        problems += benchmark_problems(benchmark, arms=written.arms, experiment=experiment, raw=block)
+        served = isinstance(engine, EndpointEngine)
+        problems += benchmark_problems(benchmark, arms=written.arms, served=served, experiment=experiment)
     if problems:
         raise ConfigError(problems)
     return Experiment(
@@ -146,7 +152,7 @@ def find_experiment(path: str | Path) -> Path:
     return find_config("experiment", reference, base=Path(), beside=None, at=Place())
 
 
-def load_engine(raw: Any, experiment: Layers) -> VllmEngine | None:
+def load_engine(raw: Any, experiment: Layers) -> VllmEngine | EndpointEngine | None:
     """The engine that an experiment asks for, laid over the files that it extends.
 
     None where `raw` is no engine at all, which the experiment's own validation reports.
@@ -169,7 +175,7 @@ def load_engine(raw: Any, experiment: Layers) -> VllmEngine | None:
 
 def _engine_over(
     layers: list[Layer], extends: Any, origin: Layer, beside: Path, at: Place, top: dict[str, Any] | None = None
-) -> VllmEngine | None:
+) -> VllmEngine | EndpointEngine | None:
     """Lays `top` over the chain of files that `extends` begins. origin, at: where `extends` itself was written."""
     blocks = [] if top is None else [_long_form(top)]
     seen: list[Path] = []
@@ -191,11 +197,27 @@ def _engine_over(
     for block in reversed(blocks):
         complete = merged(complete, block)
     complete.pop("extends", None)
-    problems = _several_backends(complete, Layers(layers))
+    problems = [*_unknown_kind(complete, Layers(layers)), *_several_backends(complete, Layers(layers))]
+    if not problems and complete.get("kind") == "endpoint":
+        endpoint = Layers(layers).validated(EndpointEngine, complete, problems)
+        if endpoint is None:
+            raise ConfigError(problems)
+        return endpoint
     engine = None if problems else Layers(layers).validated(VllmEngine, complete, problems)
     if problems or engine is None:
         raise ConfigError(problems)
     return whole_engine(engine, Layers(layers))
+
+
+def _unknown_kind(engine: dict[str, Any], layers: Layers) -> list[Problem]:
+    kind = engine.get("kind", "vllm")
+    if kind in ("vllm", "endpoint"):
+        return []
+    return [
+        layers.problem(
+            ("kind",), f"must be `vllm` or `endpoint`, not {shown(kind)}", did_you_mean(str(kind), ("vllm", "endpoint"))
+        )
+    ]
 
 
 def _several_backends(engine: dict[str, Any], layers: Layers) -> list[Problem]:

@@ -127,7 +127,7 @@ def _render_datasets(
 ) -> tuple[list[Sample], list[DatasetSummary]]:
     tokenizer = Tokenizer.from_folder(folder)
     chat = ChatTemplate.from_folder(folder, choice=experiment.model.config.chat_template)
-    asked = experiment.engine.max_model_len
+    asked = experiment.vllm.max_model_len
     max_len = model.max_position_embeddings if asked == "auto" else min(asked, model.max_position_embeddings)
     samples: list[Sample] = []
     summaries: list[DatasetSummary] = []

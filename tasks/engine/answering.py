@@ -4,11 +4,14 @@ import dataclasses
 import datetime
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from schemas.built import BuiltEngine
 from schemas.sample import Request
 from schemas.summary import GeneratedSummary
+from tasks.dataset.tokenizer import Tokenizer
+from tasks.engine.endpoint_build import words_of
 from tasks.engine.failure import EngineDied
 from tasks.engine.keeper import EngineKeeper, OutOfTime
 from tasks.engine.pulse import hang_seconds
@@ -21,7 +24,7 @@ from tasks.record.answers import last_attempts
 from tasks.record.rows import cell_rows, grammar_rows, metric_rows
 from tasks.record.steps import StepRecorder
 from tasks.requests import request_key
-from tasks.responses import FINAL, RowContext, unmatched_row
+from tasks.responses import FINAL, RowContext, Words, unmatched_row
 from tasks.session import Session
 from tasks.telemetry import Telemetry
 
@@ -127,6 +130,7 @@ def generate_answers(
         sampling={dataset.name: dataset.sampling for dataset in run.experiment.datasets},
         keys={},
         attempts={},
+        words=answer_words(session, built),
     )
     telemetry = Telemetry(pid=engine.client.pid, write=lambda rows: session.store.write("telemetry", rows))
     telemetry.start()
@@ -219,7 +223,7 @@ class _Asking:
             on_update=self._telling(len(todo) + ahead),
             on_steps=lambda messages, engine_id: self._steps.take(messages, engine_id=engine_id),
             deadline=going.deadline,
-            hang_s=hang_seconds(run.experiment.engine.failures.hang_s, device=going.built.device.kind),
+            hang_s=hang_seconds(run.experiment.vllm.failures.hang_s, device=going.built.device.kind),
             replace=going.replace,
         )
 
@@ -247,6 +251,14 @@ class _Asking:
         summary.stopped = done.stopped
 
 
+def answer_words(session: Session, built: BuiltEngine) -> Words | None:
+    """What a server that takes no token ids gets in their place; None for an engine that takes them."""
+    if built.resolved.get("kind") != "endpoint":
+        return None
+    tokenizer = Tokenizer.from_folder(Path(built.model.path))
+    return words_of(session.samples(), tokenizer=tokenizer, resolved=built.resolved)
+
+
 def _arms(session: Session) -> list[str]:
     return sorted({request.arm for request in [*session.requests, *session.retries]})
 
@@ -260,6 +272,8 @@ def _keys(session: Session, requests: Sequence[Request], *, built: BuiltEngine) 
 
 
 def _window(built: BuiltEngine) -> int:
+    if built.resolved.get("kind") == "endpoint":
+        return int(built.resolved["max_num_seqs"])
     return 2 * int(built.resolved["max_num_seqs"]) * int(built.resolved.get("data_parallel_size") or 1)
 
 

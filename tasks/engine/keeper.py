@@ -63,7 +63,7 @@ class EngineKeeper:
         self.restarts = 0
         self.ladder: list[str] = []
         self.lowered: list[str] = []
-        self.limits = session.run.experiment.engine.failures
+        self.limits = session.run.experiment.vllm.failures
         self._session = session
         self._start = start
         self._warn = warn

@@ -11,10 +11,11 @@ from schemas.built import BuiltEngine
 from schemas.experiment import Experiment
 from schemas.plan import DeviceFacts, EnginePlan, ModelFacts
 from tasks.engine.client import EngineClient
+from tasks.engine.endpoint_build import endpoint_device, endpoint_downgrades, endpoint_identity, endpoint_process
 from tasks.engine.failure import EngineDied
 from tasks.engine.keeper import EngineKeeper, OutOfTime
 from tasks.engine.reuse import take_over
-from tasks.engine.settings import build_options, downgrades, identifying, process_settings
+from tasks.engine.settings import ProcessSettings, build_options, downgrades, identifying, process_settings
 from tasks.record.rows import engine_row, plan_rows
 from tasks.requests import engine_identity
 from tasks.session import Session
@@ -23,8 +24,13 @@ from tasks.session import Session
 def start_engine(experiment: Experiment, *, device: DeviceFacts, log_path: Path, home: Path) -> EngineClient:
     """Starts the engine's process, with what of the plan must be known before: its cores, whether it compiles, what
     vLLM reads while it is imported. home: ASSAY_HOME, which keeps what is compiled."""
-    known = process_settings(experiment.engine, device=device, cache=home / "cache")
-    return EngineClient(log_path=log_path, settings=known)
+    return EngineClient(log_path=log_path, settings=_settings(experiment, device=device, home=home))
+
+
+def _settings(experiment: Experiment, *, device: DeviceFacts, home: Path) -> ProcessSettings:
+    if experiment.endpoint is not None:
+        return endpoint_process()
+    return process_settings(experiment.vllm, device=device, cache=home / "cache")
 
 
 def _first(
@@ -34,7 +40,7 @@ def _first(
     none, it was started with other settings, or its log cannot be moved (to another disk, say). The log of an engine
     that stands belongs to the run that built it, too."""
     if early is not None:
-        if early.settings == process_settings(experiment.engine, device=device, cache=home / "cache"):
+        if early.settings == _settings(experiment, device=device, home=home):
             with contextlib.suppress(OSError):
                 (early.move_log if early.standing is None else early.share_log)(log_path)
                 return early
@@ -104,8 +110,11 @@ def _build(
     device: DeviceFacts,
     deadline: float | None,
 ) -> BuiltEngine:
-    options, run_id = build_options(plan), session.run.run_id
-    stood = take_over(keeper.client, model=model.path, options=options)
+    experiment, run_id = session.run.experiment, session.run.run_id
+    endpoint = experiment.endpoint
+    options = build_options(plan) if endpoint is None else endpoint.model_dump(mode="json")
+    name = model.path if endpoint is None else endpoint.model
+    stood = take_over(keeper.client, model=name, options=options)
     if stood is None and keeper.client.standing is not None:
         keeper.anew()
         keeper.asked(plan)
@@ -113,18 +122,25 @@ def _build(
     hello = engine.hello(timeout_s=keeper.time_left(deadline))
     asked_at = time.monotonic()
     if stood is None:
-        ready = engine.build(model=model.path, options=options, timeout_s=keeper.time_left(deadline), by=run_id)
+        ready = engine.build(model=name, options=options, timeout_s=keeper.time_left(deadline), by=run_id)
     else:
         ready = stood.built
     start_s = sum(hello.phases.values()) + time.monotonic() - asked_at
     settings = [model.fingerprint, hello.versions, device.name, identifying(options)]
-    identity = engine_identity(
-        options=options,
-        model_fingerprint=model.fingerprint,
-        versions=hello.versions,
-        device_name=device.name,
-        resolved=ready.resolved,
-    )
+    if endpoint is None:
+        identity = engine_identity(
+            options=options,
+            model_fingerprint=model.fingerprint,
+            versions=hello.versions,
+            device_name=device.name,
+            resolved=ready.resolved,
+        )
+        lessened = downgrades(options, ready.resolved)
+    else:
+        device = endpoint_device(endpoint, device)
+        identity = endpoint_identity(endpoint, resolved=ready.resolved, model_fingerprint=model.fingerprint)
+        settings = [identity, device.name]
+        lessened = endpoint_downgrades(ready.resolved)
     built = BuiltEngine(
         engine_id=hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16],
         model_name=session.run.experiment.model.name,
@@ -136,7 +152,7 @@ def _build(
         identity=identity,
         phases=ready.phases if stood is None else {},
         sizes=ready.sizes,
-        downgrades=[*downgrades(options, ready.resolved), *keeper.lowered],
+        downgrades=[*lessened, *keeper.lowered],
         ladder=list(keeper.ladder),
         start_s=start_s if stood is None else None,
         log_path=str(engine.log_path if stood is None else session.run.engine_log),

@@ -36,7 +36,7 @@ def judge_run(
         list(_answers(session, datasets).values()),
         before=read_rows(run.home, "judgements", run.run_id),
         write=lambda rows: session.store.write("judgements", rows),
-        own=OwnEngine(cache=session.cache, engine=run.experiment.engine, log_path=run.folder / "judge-engine.log"),
+        own=OwnEngine(cache=session.cache, engine=run.experiment.vllm, log_path=run.folder / "judge-engine.log"),
         on_update=on_update,
     )
     return JudgedSummary(

@@ -18,7 +18,7 @@ from tasks.load.asks import Ask
 from tasks.load.course import Course, course, warming
 from tasks.load.measured import Measured
 from tasks.load.send import Asked, Planned, Sent, Server, send
-from tasks.responses import wire_request
+from tasks.responses import Words, output_tokens, wire_request
 
 Phase = Literal["warmup", "measure", "cooldown"]
 
@@ -66,12 +66,6 @@ class Taken:
         return output_tokens(self.result) in (None, self.request.max_tokens)
 
 
-def output_tokens(result: WireResult) -> int | None:
-    """The engine's own count; None where it does not tell."""
-    counted: int | None = getattr(result, "output_tokens", None)
-    return len(result.token_ids) if counted is None else counted
-
-
 @dataclass(kw_only=True)
 class CellRun:
     """What came of a cell. Times are monotonic. began_at and ended_at: of what is measured, from the load's beginning
@@ -105,6 +99,7 @@ class Asking:
     adapter: str | None = None
     exact: bool = False
     forget: Callable[[], None] | None = None
+    words: Words | None = None
     trace_s: Sequence[float] = ()
     next_turn: Callable[[Ask, WireResult], Ask | None] | None = None
 
@@ -226,7 +221,9 @@ class _Sending:
     def _planned(self, ask: Ask, due_s: float | None, known: dict[str, tuple[Ask, Request]], phase: str) -> Planned:
         request = as_request(ask, cell_id=f"{self._run.cell_id} {phase}", arm=self._run.point.arm, asking=self._asking)
         known[request.request_id] = (ask, request)
-        return Planned(request=wire_request(request, self._asking.sampling[request.dataset]), due_s=due_s)
+        return Planned(
+            request=wire_request(request, self._asking.sampling[request.dataset], words=self._asking.words), due_s=due_s
+        )
 
     def _answered(self, asked: Asked, result: WireResult) -> None:
         self._answers += 1

@@ -25,6 +25,7 @@ from tasks.load.asks import Ask, drawn_asks, lengths_of, next_turn, ordinary_tok
 from tasks.load.cell import Asking
 from tasks.load.course import expected_requests
 from tasks.load.traces import Traced, read_trace
+from tasks.responses import Words
 from tasks.session import Session
 
 OPEN_AT_ONCE = 256
@@ -38,8 +39,16 @@ class Questions:
     what is not asked, and why."""
 
     def __init__(
-        self, session: Session, benchmark: Benchmark, *, arms: Sequence[str], model: ModelFacts, folder: Path
+        self,
+        session: Session,
+        benchmark: Benchmark,
+        *,
+        arms: Sequence[str],
+        model: ModelFacts,
+        folder: Path,
+        words: Words | None = None,
     ) -> None:
+        self._words = words
         experiment = session.run.experiment
         self._benchmark = benchmark
         self._adapters = {arm_name(arm): arm_adapter(arm, own=None) for arm in experiment.arms}
@@ -74,6 +83,7 @@ class Questions:
             adapter=self._adapters[point.arm],
             exact=self._benchmark.answers == "exact",
             forget=forget,
+            words=self._words,
             trace_s=times,
             next_turn=self._next_turn(repeat, salt),
         )

@@ -8,12 +8,11 @@ import numpy as np
 from schemas.benchmark import RampLoad, StagedLoad, TraceLoad
 from schemas.cell_figures import Slo
 from schemas.metric import Aggregate
-from tasks.engine.protocol import WireResult
-from tasks.load.cell import CellRun, Taken, output_tokens
+from tasks.load.cell import CellRun, Taken
 from tasks.load.measured import Measured
 from tasks.load.metrics import steady_output_tokens_per_s
 from tasks.load.perf import latencies, perf_metrics
-from tasks.responses import RowContext, lost_row, response_row
+from tasks.responses import RowContext, lost_row, output_tokens, response_row
 
 Row = dict[str, Any]
 BUCKETS = (0, 128, 512, 1024, 2048, 4096, 8192)
@@ -127,8 +126,3 @@ def bucket(prompt_tokens: int) -> str:
     """`128-511`, `8192-`: the bucket of a prompt's length."""
     index = int(np.searchsorted(BUCKETS, prompt_tokens, side="right")) - 1
     return f"{BUCKETS[index]}-{BUCKETS[index + 1] - 1 if index + 1 < len(BUCKETS) else ''}"
-
-
-def results_of(taken: Sequence[Taken]) -> list[WireResult]:
-    """The answers that came."""
-    return [each.result for each in taken if each.result is not None]

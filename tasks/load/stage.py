@@ -1,6 +1,6 @@
 """The measuring step of a run: every cell of its benchmark, on the engine that stands."""
 
-import math
+import datetime
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,23 +8,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from schemas.arm import compared_arms
 from schemas.benchmark import Benchmark, OfflineLoad, SaturateLoad
 from schemas.built import BuiltEngine
 from schemas.metric import Aggregate
 from schemas.points import Point, below_knee, in_turns, measured_arms, points, probe, searches
 from schemas.summary import MeasuredSummary
+from tasks.compare.read import read_recorded
+from tasks.compare.speed import compare_speed, speed_rows
+from tasks.engine.answering import answer_words
+from tasks.engine.client import EngineClient
 from tasks.engine.failure import EngineDied
 from tasks.engine.keeper import EngineKeeper
 from tasks.engine.protocol import Steps, WireRequest, WireResult
 from tasks.engine.pulse import Pulse, hang_seconds
 from tasks.engine.stage import build_engine
 from tasks.load.cell import CellRun, Phase, run_cell
+from tasks.load.clients import Clients, beside
 from tasks.load.knee import Knee, Probe, Search
 from tasks.load.questions import Questions
 from tasks.load.repeats import over_repeats
 from tasks.load.rows import cell_metrics, cell_row, request_rows
 from tasks.load.slo import meets
-from tasks.load.watched import watched
+from tasks.load.watched import devices_of, is_served, watched
 from tasks.record.rows import metric_rows
 from tasks.record.steps import StepRecorder, StepTotals, engine_metrics
 from tasks.responses import RowContext
@@ -107,7 +113,9 @@ class _Measuring:
         self._say = say
         self._arms = measured_arms(benchmark, session.run.experiment.arms)
         self._points = points(benchmark, arms=self._arms)
-        self._questions = Questions(session, benchmark, arms=self._arms, model=built.model, folder=folder)
+        self._questions = Questions(
+            session, benchmark, arms=self._arms, model=built.model, folder=folder, words=answer_words(session, built)
+        )
         self._found = _Found(warnings=list(self._questions.warnings))
         self._clock = RowContext(engine_id=built.engine_id, sampling=self._questions.sampling, keys={}, attempts={})
         self._own_steps = session.steps is None
@@ -115,6 +123,8 @@ class _Measuring:
             run=session.run, arms=[], write=session.store.write, utc=self._clock.utc
         )
         self._telemetry = Telemetry(pid=engine.client.pid, write=lambda rows: session.store.write("telemetry", rows))
+        self._clients: Clients | None = None
+        """Those that send a load together; None where one does."""
         self._telemetry.every(FAST_S)
         self._done = 0
         searching = sum(load.probes + len(load.sweep) * benchmark.repeats for load in searches(benchmark))
@@ -129,6 +139,14 @@ class _Measuring:
         """Every cell, in its order."""
         self._leave_behind()
         self._telemetry.start()
+        if self._benchmark.clients == 1:
+            self._every_cell()
+            return
+        with beside(self._engine.client, n=self._benchmark.clients) as self._clients:
+            self._every_cell()
+        self._clients = None
+
+    def _every_cell(self) -> None:
         more = [point for load in searches(self._benchmark) for arm in self._arms for point in self._search(load, arm)]
         for repeat, point in in_turns([*self._points, *more], repeats=self._benchmark.repeats):
             self._cell(point, repeat=repeat)
@@ -151,6 +169,7 @@ class _Measuring:
             benchmark=self._benchmark,
             device=self._built.device,
             devices=devices_of(self._built),
+            served=is_served(self._built),
         )
         for each in good:
             found.metrics[each.cell_id] += seen.metrics[each.cell_id]
@@ -160,7 +179,20 @@ class _Measuring:
         store.write("cells", [self._row(each) for each in good], later=1)
         store.write("metrics", metric_rows(metric for run in good for metric in found.metrics[run.cell_id]))
         store.write("metrics", metric_rows([*self._pooled(good), *found.knees]))
+        self._compare_arms()
         return found
+
+    def _compare_arms(self) -> None:
+        """Holds each arm against the one that it is compared with, point by point."""
+        run = self._session.run
+        pairs = [pair for pair in compared_arms(run.experiment.arms) if all(arm in self._arms for arm in pair)]
+        if not pairs:
+            return
+        own = read_recorded(run.home, run.run_id)
+        now = datetime.datetime.now(datetime.UTC)
+        found = compare_speed(candidate=own, baseline=own, arms=pairs)
+        more = {"baseline_run_id": run.run_id, "compared_at": now}
+        self._session.store.write("comparisons", [row | more for row in speed_rows(found.results)])
 
     def _share_energy(self, energy_j: Mapping[str, float]) -> None:
         """Writes each request's share of the energy beside it, where any was measured."""
@@ -251,7 +283,7 @@ class _Measuring:
         benchmark, client = self._benchmark, self._engine.client
         pulse = Pulse(
             pid=client.pid,
-            hang_s=hang_seconds(self._session.run.experiment.engine.failures.hang_s, device=self._built.device.kind),
+            hang_s=hang_seconds(self._session.run.experiment.vllm.failures.hang_s, device=self._built.device.kind),
         )
         said = time.monotonic()
 
@@ -263,7 +295,7 @@ class _Measuring:
 
         run_cell(
             run,
-            _Attended(self._engine, pulse),
+            _Attended(self._clients or client, pulse),
             self._questions.of(run.point, repeat=run.repeat, cell_id=run.cell_id, forget=self._forget()),
             warmup=benchmark.warmup,
             cooldown=benchmark.cooldown,
@@ -296,7 +328,7 @@ class _Measuring:
             self._found.metrics[run.cell_id] += _of_cell(totals, run, engine_id=self._built.engine_id)
 
     def _take_steps(self, cell_id: str | None) -> StepTotals:
-        messages: list[Steps] = self._engine.client.take_steps()
+        messages: list[Steps] = (self._clients or self._engine.client).take_steps()
         self._steps.take(messages, engine_id=self._built.engine_id, cell_id=cell_id)
         totals = StepTotals()
         for message in messages:
@@ -376,24 +408,23 @@ class _Measuring:
 
 
 class _Attended:
-    """The engine as a load sends to it, and whether it still works looked at meanwhile."""
+    """The engine, or several clients of one, as a load sends to it, and whether it still works looked at meanwhile."""
 
-    def __init__(self, engine: EngineKeeper, pulse: Pulse) -> None:
-        self._engine = engine
+    def __init__(self, server: EngineClient | Clients, pulse: Pulse) -> None:
+        self._server = server
         self._pulse = pulse
 
     def submit(self, requests: list[WireRequest]) -> None:
-        self._engine.client.submit(requests)
+        self._server.submit(requests)
 
     def results(self, *, wait_s: float) -> Iterator[WireResult]:
-        yield from self._engine.client.results(wait_s=wait_s)
+        yield from self._server.results(wait_s=wait_s)
 
     def look(self, *, in_flight: int) -> None:
         """Raises EngineDied for an engine that has work and has hung."""
-        client = self._engine.client
-        why = self._pulse.stopped(client.silent_s) if in_flight else None
+        why = self._pulse.stopped(self._server.silent_s) if in_flight else None
         if why is not None:
-            raise client.hung(why)
+            raise self._server.hung(why)
 
 
 def _of_cell(totals: StepTotals, run: CellRun, *, engine_id: str) -> list[Aggregate]:
@@ -402,14 +433,6 @@ def _of_cell(totals: StepTotals, run: CellRun, *, engine_id: str) -> list[Aggreg
         replace(metric, name=f"perf.{metric.name}", arm=run.point.arm, cell_id=run.cell_id)
         for metric in engine_metrics(totals, engine_id=engine_id)
     ]
-
-
-def devices_of(built: BuiltEngine) -> int:
-    """Devices that the engine works on; 1 on a CPU."""
-    if built.device.kind == "cpu":
-        return 1
-    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-    return math.prod(int(built.resolved.get(size) or 1) for size in sizes)
 
 
 def _of_disturbed(runs: Sequence[CellRun]) -> list[str]:

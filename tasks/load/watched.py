@@ -3,6 +3,7 @@
 All of it is made of rows of the warehouse, so that what rests on scores too, which come later, is made the same way.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.benchmark import Benchmark
+from schemas.built import BuiltEngine
 from schemas.metric import Aggregate, Score
 from schemas.plan import DeviceFacts
 from tasks.load.cost import cost_metrics
@@ -55,11 +57,14 @@ def watched(
     benchmark: Benchmark,
     device: DeviceFacts,
     devices: int,
+    served: bool = False,
     scores: Scores | None = None,
 ) -> Watched:
-    """cells: rows of `cells`. devices: GPUs that the engine works on. scores: for what a right answer costs."""
+    """cells: rows of `cells`. devices: GPUs that the engine works on. served: whether a server answers, elsewhere.
+    scores: for what a right answer costs."""
     readings = Readings(read_rows(home, "telemetry", run_id))
-    on = [CPU] if device.kind == "cpu" else None
+    # Of a server nothing is read here: this machine's energy is the client's.
+    on = [] if served else [CPU] if device.kind == "cpu" else None
     processors = os.cpu_count() or len(device.cores)
     requests: dict[str, list[Row]] = {}
     for row in read_rows(home, "requests", run_id, columns=_OF_REQUESTS):
@@ -72,7 +77,9 @@ def watched(
         made += cost_metrics(
             cell, prices=benchmark.prices, requests=own, device_count=devices, energy=energy, scores=scores
         )
-        found.metrics[cell["cell_id"]] = made
+        found.metrics[cell["cell_id"]] = [
+            metric for metric in made if not (served and metric.name.startswith("perf.engine_"))
+        ]
         found.disturbed[cell["cell_id"]] = disturbed(cell, readings=readings, cores=processors, devices=on)
         shares = energy_shares(cell, readings=readings, requests=own, devices=on)
         if shares is not None:
@@ -81,7 +88,7 @@ def watched(
 
 
 def correct_metrics(
-    home: Path, run_id: str, *, benchmark: Benchmark, device: DeviceFacts, devices: int, scores: Sequence[Score]
+    home: Path, run_id: str, *, benchmark: Benchmark, built: BuiltEngine, scores: Sequence[Score]
 ) -> list[Aggregate]:
     """What a right answer takes, in each cell and over the repeats of each point; nothing where no energy was measured
     and no price is set.
@@ -92,7 +99,14 @@ def correct_metrics(
     if not cells or not known:
         return []
     found = watched(
-        home, run_id, cells=cells, benchmark=benchmark, device=device, devices=devices, scores=known
+        home,
+        run_id,
+        cells=cells,
+        benchmark=benchmark,
+        device=built.device,
+        devices=devices_of(built),
+        served=is_served(built),
+        scores=known,
     ).metrics
     right = {
         cell_id: [metric for metric in metrics if metric.name.endswith(_CORRECT)] for cell_id, metrics in found.items()
@@ -108,6 +122,19 @@ def correct_metrics(
         )
     ]
     return [metric for metrics in right.values() for metric in metrics] + pooled
+
+
+def devices_of(built: BuiltEngine) -> int:
+    """Devices that the engine works on; 1 on a CPU."""
+    if built.device.kind == "cpu":
+        return 1
+    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+    return math.prod(int(built.resolved.get(size) or 1) for size in sizes)
+
+
+def is_served(built: BuiltEngine) -> bool:
+    """Whether a server answers, and not an engine of assay's own."""
+    return built.resolved.get("kind") == "endpoint"
 
 
 def first_scores(scores: Sequence[Score]) -> dict[tuple[str, str, str], float]:

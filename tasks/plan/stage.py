@@ -10,6 +10,7 @@ from schemas.plan import DeviceFacts, EnginePlan, ModelFacts, PlannedLoad
 from schemas.points import measured_arms
 from schemas.sample import Request, Sample
 from schemas.summary import DatasetsSummary
+from tasks.engine.endpoint_build import plan_endpoint
 from tasks.load.questions import planned_lengths
 from tasks.plan.adapters import check_likelihoods
 from tasks.plan.engine import plan_engine
@@ -60,8 +61,12 @@ def plan_run(
     for what cannot fit.
 
     home: ASSAY_HOME, where an earlier run tells how fast this machine is."""
+    if experiment.endpoint is not None:
+        return plan_endpoint(
+            experiment.endpoint, load=planned_load(requests), max_model_len=model.max_position_embeddings
+        )
     _check_seeds(experiment, device=device)
-    on_disk = read_on_disk(experiment.engine, model=model, cache=home / "cache")
+    on_disk = read_on_disk(experiment.vllm, model=model, cache=home / "cache")
     check_likelihoods(on_disk.adapters, requests=requests)
     load, earlier = planned_load(requests), earlier_run(home=home, model=model, device=device)
     more = _measured(experiment, requests=requests, model=model)
@@ -71,7 +76,7 @@ def plan_run(
         ),
         model=model,
         device=device,
-        engine=experiment.engine,
+        engine=experiment.vllm,
         dtype=experiment.model.config.dtype,
         earlier=earlier,
         on_disk=on_disk,

@@ -48,7 +48,7 @@ class Preflight:
         tokenizer_fingerprint: str,
     ) -> None:
         """Begins, in a thread. Does nothing where it is switched off, or no request has a grammar."""
-        if not experiment.engine.grammar.preflight.enabled or all(request.grammar is None for request in requests):
+        if not experiment.vllm.grammar.preflight.enabled or all(request.grammar is None for request in requests):
             return
         from tasks.preflight.examine import Examination  # noqa: PLC0415 - costs time, and few runs lack a grammar
 
@@ -99,7 +99,7 @@ def bench_of(
     another environment that does not run."""
     from tasks.preflight.examine import Bench  # noqa: PLC0415 - as above
 
-    engine = experiment.engine
+    engine = experiment.vllm
     backend, whitespace = str(plan.value("grammar_backend")), bool(plan.value("grammar_whitespace"))
     installed = installed_vllm(engine.python)
     version = None if installed is None else installed.version_of(BACKENDS[backend].distribution)

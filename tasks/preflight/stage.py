@@ -30,7 +30,7 @@ def warm_grammars(session: Session, keeper: EngineKeeper, *, built: BuiltEngine)
     """Has the engine compile what was found good, before the first request waits for it; gives the engine that stands
     then: one that dies of it is started again, and meets the grammars as they come. Raises EngineError where it died
     too often."""
-    found, options = session.preflight, session.run.experiment.engine.grammar.preflight
+    found, options = session.preflight, session.run.experiment.vllm.grammar.preflight
     if found is None or not options.warm:
         return built
     requests = [*session.requests, *session.retries]

@@ -90,10 +90,12 @@ def plan_rows(plan: EnginePlan, *, engine_id: str) -> list[Row]:
 def engine_row(built: BuiltEngine) -> Row:
     """The row of `engines`. A phase that could not be told apart is NULL; resolved.phases has the others."""
     resolved, phases = built.resolved, built.phases
+    served = resolved.get("kind") == "endpoint"
+    policy = [planned.value for planned in built.plan.options if planned.option == "prefill_policy"]
     return {
         "engine_id": built.engine_id,
-        "kind": "vllm",
-        "engine_version": built.versions.get("vllm"),
+        "kind": resolved.get("kind") or "vllm",
+        "engine_version": built.versions.get("vllm") if not served else resolved.get("server_version"),
         "torch_version": built.versions.get("torch"),
         "device": built.device.name,
         "device_count": built.device.count,
@@ -112,14 +114,14 @@ def engine_row(built: BuiltEngine) -> Row:
         "max_num_batched_tokens": resolved["max_num_batched_tokens"],
         "max_num_seqs": resolved["max_num_seqs"],
         "long_prefill_token_threshold": resolved["long_prefill_token_threshold"],
-        "prefill_policy": built.plan.value("prefill_policy"),
+        "prefill_policy": policy[0] if policy else None,
         "prefill_yields": resolved.get("prefill_yields"),
         "attention_backend": resolved.get("attention_backend"),
         "grammar_backend": resolved["grammar_backend"],
         "grammar_masks": resolved.get("grammar_masks"),
         "kv_tokens": resolved.get("kv_tokens"),
         # As loaded, where the engine tells it; else as they lie in their files.
-        "weights_bytes": built.sizes.get("weights_bytes", built.model.weights_bytes),
+        "weights_bytes": built.sizes.get("weights_bytes", None if served else built.model.weights_bytes),
         "kv_bytes": built.sizes.get("kv_bytes"),
         "graph_bytes": built.sizes.get("graph_bytes"),
         "activation_bytes": built.sizes.get("activation_bytes"),

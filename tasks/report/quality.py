@@ -77,7 +77,11 @@ def grouped(rows: list[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, 
 
 def arm_comparisons(data: ReportData) -> list[Row]:
     """Comparisons of two arms of this run (not of two runs), in the datasets' order."""
-    own = [row for row in data.comparisons if row.get("baseline_run_id") in (None, data.run_id)]
+    own = [
+        row
+        for row in data.comparisons
+        if row.get("baseline_run_id") in (None, data.run_id) and row.get("cell_id") is None  # those of loads are apart
+    ]
     place = {name: index for index, name in enumerate(data.dataset_names)}
     return sorted(own, key=lambda row: (place.get(row["dataset"], len(place)), row["metric"]))
 

@@ -11,7 +11,6 @@ from schemas.judge import Judgement
 from schemas.metric import Aggregate, Comparison, Score
 from schemas.sample import Response, Sample
 from schemas.summary import DatasetsSummary, ScoredSummary
-from tasks.load.stage import devices_of
 from tasks.load.watched import correct_metrics
 from tasks.record.answers import last_attempts
 from tasks.record.rows import comparison_rows, metric_rows, score_rows
@@ -137,8 +136,7 @@ def _correct(session: Session, scores: Sequence[Score]) -> list[Aggregate]:
         session.run.home,
         session.run.run_id,
         benchmark=benchmark,
-        device=built.device,
-        devices=devices_of(built),
+        built=built,
         scores=scores,
     )
 

@@ -114,7 +114,11 @@ REQUESTS = Table(
             "What the validator found wrong, and where.",
         ),
         number("whitespace_share", "share", "Share of the answer that is white space, 0 to 1."),
-        number("energy_allocated_j", "J", "This request's share of a measured cell's energy: at each moment the requests that run share it equally."),
+        number(
+            "energy_allocated_j",
+            "J",
+            "This request's share of a measured cell's energy: at each moment the requests that run share it equally.",
+        ),
         count(
             "repair_try",
             "",

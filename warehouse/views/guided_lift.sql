@@ -21,4 +21,8 @@ SELECT
     c.verdict
 FROM comparisons AS c
 LEFT JOIN runs AS r USING (run_id)
-WHERE c.run_id = c.baseline_run_id AND c.candidate_arm = 'guided' AND c.baseline_arm = 'free';
+WHERE
+    c.run_id = c.baseline_run_id
+    AND c.candidate_arm = 'guided'
+    AND c.baseline_arm = 'free'
+    AND c.dataset IS NOT NULL;
