@@ -146,7 +146,7 @@ def _sized(load: Load) -> Load:
     return load.model_copy(update={"seconds": OPEN_SECONDS})
 
 
-def _point(load: Load, arm: str) -> Point:
+def _point(load: Load, arm: str) -> Point:  # noqa: PLR0911 - one for each kind of load
     match load:
         case ClosedLoad():
             number = load.concurrency[0]

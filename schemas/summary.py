@@ -54,8 +54,8 @@ class GeneratedSummary(Summary):
 
 
 class MeasuredSummary(Summary):
-    """What came of the measuring step. requests: those of the measured phases; statuses: how they ended; failed: without
-    an answer."""
+    """What came of the measuring step. requests: those of the measured phases; statuses: how they ended; failed:
+    without an answer."""
 
     cells: int
     requests: int

@@ -9,7 +9,7 @@ from tasks.config.yaml_file import read_yaml
 from tasks.load.override import Changes, numbers
 
 
-def run_bench(
+def run_bench(  # noqa: PLR0913 - a parameter for each option
     *,
     file: str | None,
     concurrency: str | None,
@@ -52,5 +52,5 @@ def check_has_load(file: str, overrides: Sequence[str]) -> None:
         raise ConfigError.one(
             "has no `benchmark`, so that there is no load to measure",
             file=found.path,
-            suggestion="--concurrency 1,8 or --rate 2,4, or a block `benchmark: {load: {kind: closed, concurrency: [1, 8]}}`",
+            suggestion="--concurrency 1,8 or --rate 2,4, or `benchmark: {load: {kind: closed, concurrency: [1, 8]}}`",
         )

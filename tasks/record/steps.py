@@ -118,8 +118,8 @@ class StepRecorder:
         self._current: str | None = None
 
     def take(self, messages: Iterable[Steps], *, engine_id: str, cell_id: str | None = None) -> None:
-        """Writes the steps of these messages as one part of `steps`, and adds them to the engine's totals. cell_id: of a
-        measured cell that they ran in."""
+        """Writes the steps of these messages as one part of `steps`, and adds them to the engine's totals. cell_id: of
+        a measured cell that they ran in."""
         if engine_id not in self._engines:
             self._engines[engine_id] = _before(self._run, engine_id) if self._run.resumed else _Watched()
         engine = self._engines[engine_id]
