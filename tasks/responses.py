@@ -96,6 +96,9 @@ def response_row(request: Request, result: WireResult, context: RowContext) -> d
         "stop_reason": result.stop_reason,
         "cached_tokens": result.cached_tokens,
         "preemptions": result.preemptions,
+        "tries": result.tries,
+        # What a server counted, where it got text or messages.
+        **({} if result.prompt_tokens is None else {"prompt_tokens": result.prompt_tokens}),
     }
     if result.error is not None:
         return row | {"status": "refused" if result.refused else "error"}

@@ -34,13 +34,14 @@ def plan_endpoint(endpoint: EndpointEngine, *, load: PlannedLoad, max_model_len:
         PlannedOption(
             option=name,
             value=value,
-            default_value=EndpointEngine.model_fields[name].get_default(),
+            default_value=None if field.is_required() else field.get_default(),
             reason=reason if name in ("url", "model") else "How the server is asked.",
             evidence="engine",
             source="user" if name in endpoint.model_fields_set else "default",
             would_change=f"engine.{name}",
         )
         for name, value in endpoint.model_dump(mode="json").items()
+        for field in [EndpointEngine.model_fields[name]]
         if name in ("url", "model", "api", "dialect", "prompts", "concurrency", "metrics")
     ]
     options.append(
@@ -85,13 +86,20 @@ def words_of(samples: Sequence[Sample], *, tokenizer: Tokenizer, resolved: Mappi
     """What a server that takes no token ids gets in their place; None for one that takes them."""
     if resolved.get("prompts") == "token_ids":
         return None
+    # A server puts the token that a text begins with in front of it itself.
+    [*begins] = tokenizer.inner.encode("").ids[:1]
+    begin = tokenizer.bos_token if begins and begins == [tokenizer.bos_token_id] else None
     known = {(sample.dataset, sample.sample_id): sample for sample in samples}
 
     def say(request: Request) -> tuple[str, list[dict[str, Any]] | None]:
         sample = known.get((request.dataset, request.sample_id))
         if sample is None or request.kind != "generate":
             text = tokenizer.inner.decode(request.prompt_token_ids, skip_special_tokens=False)
-            return text, [{"role": "user", "content": text}]
-        return sample.prompt, sample.messages or [{"role": "user", "content": sample.prompt}]
+            return _without(text, begin), [{"role": "user", "content": text}]
+        return _without(sample.prompt, begin), sample.messages or [{"role": "user", "content": sample.prompt}]
 
     return say
+
+
+def _without(text: str, begin: str | None) -> str:
+    return text if begin is None else text.removeprefix(begin)

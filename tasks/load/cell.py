@@ -89,15 +89,16 @@ class CellRun:
 @dataclass(frozen=True, kw_only=True)
 class Asking:
     """What a cell asks, and how. asks: its requests, without an end or as many as a trace has; warmup_asks: other ones,
-    for the warm-up. as_request: a request from what is asked. sampling: by dataset; a drawn prompt's is under "".
-    forget: has the engine forget its cached prefixes. next_turn: what a conversation goes on with once a turn is
-    answered; None where it is over."""
+    for the warm-up. sampling: by dataset; a drawn prompt's is under "".
+    lengths: whether an answer can be made to go on to its length. forget: has the engine forget its cached prefixes.
+    next_turn: what a conversation goes on with once a turn is answered; None where it is over."""
 
     asks: Iterator[Ask]
     warmup_asks: Iterator[Ask]
     sampling: Mapping[str, Sampling]
     adapter: str | None = None
     exact: bool = False
+    lengths: bool = True
     forget: Callable[[], None] | None = None
     words: Words | None = None
     trace_s: Sequence[float] = ()
@@ -248,7 +249,7 @@ def as_request(ask: Ask, *, cell_id: str, arm: str, asking: Asking) -> Request:
             max_tokens=ask.max_tokens,
             stop=[],
             adapter=asking.adapter,
-            exactly=ask.exactly,
+            exactly=ask.exactly and asking.lengths,
         )
     own = dataclasses.replace(ask.request, request_id=name, repeat=0)
     if not asking.exact:

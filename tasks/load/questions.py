@@ -47,8 +47,11 @@ class Questions:
         model: ModelFacts,
         folder: Path,
         words: Words | None = None,
+        exact: bool = True,
     ) -> None:
         self._words = words
+        self._exact = exact
+        """Whether the engine can make an answer go on to a length."""
         experiment = session.run.experiment
         self._benchmark = benchmark
         self._adapters = {arm_name(arm): arm_adapter(arm, own=None) for arm in experiment.arms}
@@ -65,6 +68,11 @@ class Questions:
         else:
             self._own, left_out = own_requests(session.requests, arms=arms)
             self.warnings += left_out
+        if not exact and (benchmark.brings_prompts or benchmark.answers == "exact"):
+            self.warnings.append(
+                "the server cannot go on past a model's end of text: answers end where they end, and not at the length "
+                "that was asked for"
+            )
         if benchmark.prompts is not None:
             self.kind = benchmark.prompts.kind
         else:
@@ -81,7 +89,8 @@ class Questions:
             warmup_asks=warmup,
             sampling=self.sampling,
             adapter=self._adapters[point.arm],
-            exact=self._benchmark.answers == "exact",
+            exact=self._exact and self._benchmark.answers == "exact",
+            lengths=self._exact,
             forget=forget,
             words=self._words,
             trace_s=times,

@@ -114,7 +114,13 @@ class _Measuring:
         self._arms = measured_arms(benchmark, session.run.experiment.arms)
         self._points = points(benchmark, arms=self._arms)
         self._questions = Questions(
-            session, benchmark, arms=self._arms, model=built.model, folder=folder, words=answer_words(session, built)
+            session,
+            benchmark,
+            arms=self._arms,
+            model=built.model,
+            folder=folder,
+            words=answer_words(session, built),
+            exact=bool(built.resolved.get("exact_lengths", True)),
         )
         self._found = _Found(warnings=list(self._questions.warnings))
         self._clock = RowContext(engine_id=built.engine_id, sampling=self._questions.sampling, keys={}, attempts={})
@@ -328,6 +334,8 @@ class _Measuring:
             self._found.metrics[run.cell_id] += _of_cell(totals, run, engine_id=self._built.engine_id)
 
     def _take_steps(self, cell_id: str | None) -> StepTotals:
+        if is_served(self._built):
+            self._engine.client.stats()  # has it tell what it last read of the server
         messages: list[Steps] = (self._clients or self._engine.client).take_steps()
         self._steps.take(messages, engine_id=self._built.engine_id, cell_id=cell_id)
         totals = StepTotals()

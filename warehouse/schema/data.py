@@ -120,6 +120,9 @@ REQUESTS = Table(
             "This request's share of a measured cell's energy: at each moment the requests that run share it equally.",
         ),
         count(
+            "tries", "", "How often it was sent to a server, until an answer began; NULL for an engine of one's own."
+        ),
+        count(
             "repair_try",
             "",
             "In the arm repair: 0 its free answer (that of the arm free stands there alone, where asked), 1 and up"
