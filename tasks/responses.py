@@ -107,7 +107,7 @@ def response_row(request: Request, result: WireResult, context: RowContext) -> d
         return row | {"status": "ok", "logprobs": logprobs, "logprob_sum": sum(logprobs), "output_tokens": 0}
     row |= {
         "output": result.text,
-        "output_token_ids": result.token_ids if result.output_tokens is None else None,
+        "output_token_ids": result.token_ids if result.token_ids or result.output_tokens is None else None,
         "output_tokens": output_tokens(result),
     }
     if result.reasoning is not None:

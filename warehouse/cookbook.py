@@ -140,7 +140,7 @@ LIMIT 20""",
         """SELECT dataset, arm, count(valid) AS judged, round(avg(valid::INTEGER), 3) AS valid_share,
     round(avg(whitespace_share), 3) AS whitespace_share, round(avg((finish_reason = 'length')::INTEGER), 3) AS cut_share
 FROM requests
-WHERE kind = 'generate'
+WHERE kind = 'generate' AND phase = 'quality'
 GROUP BY dataset, arm
 ORDER BY dataset, arm""",
     ),
@@ -166,7 +166,7 @@ ORDER BY threshold, prompts DESC""",
         "Which prompts were split, and into how many steps?",
         """SELECT r.run_id, r.sample_id, r.arm, r.prompt_tokens, r.prefill_steps, round(r.ttft_ms, 1) AS ttft_ms
 FROM requests AS r
-WHERE r.prefill_steps > 1
+WHERE r.prefill_steps > 1 AND r.phase = 'quality'
 ORDER BY r.prefill_steps DESC, r.run_id DESC, r.sample_id, r.arm
 LIMIT 20""",
     ),
@@ -206,7 +206,7 @@ ORDER BY m.run_id DESC, position""",
         """SELECT dataset, sample_id, any_value(prompt_tokens) AS prompt_tokens, count(*) AS answers,
     round(median(e2e_ms), 1) AS median_ms, round(max(e2e_ms), 1) AS worst_ms
 FROM requests
-WHERE status IN ('ok', 'invalid', 'truncated') AND reused IS NOT TRUE
+WHERE status IN ('ok', 'invalid', 'truncated') AND reused IS NOT TRUE AND phase = 'quality'
 GROUP BY dataset, sample_id
 ORDER BY median_ms DESC NULLS LAST, sample_id
 LIMIT 10""",
@@ -215,7 +215,7 @@ LIMIT 10""",
         "Which ten requests were slowest, and where did their time go?",
         """SELECT run_id, sample_id, arm, prompt_tokens, output_tokens, e2e_ms, queued_ms, prefill_ms, decode_ms
 FROM requests
-WHERE e2e_ms IS NOT NULL
+WHERE e2e_ms IS NOT NULL AND phase = 'quality'
 ORDER BY e2e_ms DESC, run_id DESC, request_id
 LIMIT 10""",
     ),
@@ -437,6 +437,36 @@ FROM (FROM keys WHERE run_id = (SELECT min(run_id) FROM last_two)) AS a
 FULL JOIN (FROM keys WHERE run_id = (SELECT max(run_id) FROM last_two)) AS b USING (key)
 WHERE a.value IS DISTINCT FROM b.value
 ORDER BY ALL""",
+    ),
+    Recipe(
+        "How fast is each measured load, run after run?",
+        """SELECT run_id, point, repeats, round(ttft_p50_ms, 1) AS ttft_p50_ms, round(tpot_p50_ms, 2) AS tpot_p50_ms,
+    round(tpot_p50_lo, 2) AS lo, round(tpot_p50_hi, 2) AS hi, round(output_tokens_per_s, 1) AS tokens_per_s,
+    disturbed_cells
+FROM load_points
+ORDER BY point, run_id DESC""",
+    ),
+    Recipe(
+        "Which measured cells were disturbed, and by what?",
+        """SELECT run_id, point_id, repeat, unnest(disturbed) AS by_what
+FROM cells
+WHERE len(disturbed) > 0
+ORDER BY ALL""",
+    ),
+    Recipe(
+        "What did the engine do while the slowest requests of a load waited for their first token?",
+        """SELECT r.run_id, c.point_id, r.request_id, round(r.ttft_ms, 1) AS ttft_ms, count(*) AS steps,
+    max(s.running) AS running, max(s.waiting) AS waiting, max(s.prompt_tokens) AS longest_prompt_step,
+    round(max(s.step_ms), 1) AS longest_step_ms, sum(s.preempted) AS preempted
+FROM requests AS r
+INNER JOIN cells AS c USING (run_id, cell_id)
+INNER JOIN steps AS s
+    ON s.run_id = r.run_id AND s.cell_id = r.cell_id
+    AND s.ts BETWEEN r.sent_at AND r.sent_at + to_milliseconds(r.ttft_ms::BIGINT)
+WHERE r.phase = 'measure' AND c.point_id IS NOT NULL
+GROUP BY r.run_id, c.point_id, r.request_id, r.ttft_ms
+ORDER BY r.ttft_ms DESC, r.request_id
+LIMIT 10""",
     ),
 )
 """In the order in which one gets to know a warehouse."""

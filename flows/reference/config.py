@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from flows.reference.markdown import WRITTEN, code, paragraphs, table
 from schemas.dataset import Dataset
+from schemas.endpoint import EndpointEngine
 from schemas.engine import VllmEngine
 from schemas.experiment import ExperimentFile
 from schemas.model import Model
@@ -24,6 +25,7 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
     ),
     "Model": (Model, "`configs/models/<name>.yaml`, or written out under an experiment's `model`."),
     "Engine": (VllmEngine, "`configs/engines/<name>.yaml`, or a block under an experiment's `engine`."),
+    "Endpoint": (EndpointEngine, "The same of an engine that is a server: `kind: endpoint`."),
 }
 _WORDS = {
     "string": "text",
@@ -39,7 +41,7 @@ _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusi
 _HEAD = f"""{WRITTEN}
 # Every key
 
-Five kinds of file, in YAML 1.2 (`off`, `on`, `yes` and `no` are words). An unknown key, a key that stands twice or a
+Six kinds of file, in YAML 1.2 (`off`, `on`, `yes` and `no` are words). An unknown key, a key that stands twice or a
 value out of its bounds is refused with file, line and the nearest right one, before anything is loaded. A key is
 written here with its path, as `--set` takes it: `--set engine.prefill.policy=off`. `[]` stands for each item of a
 list. A name of a file or column is text.

@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.scalarstring import LiteralScalarString
 
+from schemas.endpoint import EndpointEngine
 from schemas.engine import VllmEngine
 from schemas.experiment import Experiment, ExperimentFile
 
@@ -92,9 +93,12 @@ def experiment_json_schema() -> dict[str, Any]:
         **cudagraph,
     }
     definitions["Engine"] = engine
+    endpoint = EndpointEngine.model_json_schema(by_alias=True)
+    definitions |= endpoint.pop("$defs", {})
+    definitions["Endpoint"] = endpoint
     written = schema["properties"]["engine"]
     schema["properties"]["engine"] = {
-        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/Engine"}],
+        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/Engine"}, {"$ref": "#/$defs/Endpoint"}],
         "default": written["default"],
         "description": written["description"],
     }

@@ -3,7 +3,9 @@
 from collections import Counter
 from typing import NamedTuple
 
+from schemas.sample import ANSWERED
 from tasks.gate.words import because, claim
+from tasks.report.benchmark import cached, load_words, points
 from tasks.report.data import ReportData
 from tasks.report.engine import differences, starts
 from tasks.report.gates import verdicts
@@ -13,6 +15,8 @@ from tasks.report.quality import quality_rows
 
 _SAID_BY_MACHINE = "no GPU power or energy was measured"
 """A warning of the run that `_machine` tells in its own words, from the rows."""
+_OF_LOAD = ("measured cells", "the benchmark")
+"""How warnings of the measuring step begin that name no point."""
 
 _ENDS = {
     "died": "The engine died",
@@ -135,6 +139,22 @@ def _requests(data: ReportData) -> list[Alert]:
     return found
 
 
+def _load(data: ReportData) -> list[Alert]:
+    """What failed under load, and what the measuring step itself does not warn of."""
+    found = []
+    failed = Counter(
+        row["cell_id"] for row in data.measured if row["phase"] == "measure" and row["status"] not in ANSWERED
+    )
+    for point in points(data):
+        n = sum(failed[cell["cell_id"]] for cell in point.cells)
+        if n:
+            found.append(
+                Alert("bad", f"{load_words(point)}, {point.arm}: requests failed", _plural(n, "request"), "load")
+            )
+    found += [Alert(level, what, words, "load") for level, what, words in cached(data)]
+    return found
+
+
 def _scores(data: ReportData) -> list[Alert]:
     zero = [row for row in quality_rows(data) if row.get("value") == 0 and (row.get("n") or 0) >= 10]
     found = [
@@ -169,7 +189,7 @@ def _machine(data: ReportData) -> list[Alert]:
     if reasons:
         found.append(Alert("warn", "The GPU was throttled", ", ".join(reasons), "telemetry"))
     for cell in data.cells:
-        if cell.get("disturbed"):
+        if cell.get("disturbed") and cell.get("kind") in ("quality", None):  # the section on load tells the others
             found.append(
                 Alert(
                     "warn",
@@ -196,9 +216,11 @@ def alerts(data: ReportData) -> list[Alert]:
         if each.fails or each.verdict == "refused":
             title = "A gate failed" if each.fails else "A gate cannot be judged"
             found.append(Alert("bad", title, f"{claim(each)}: {because(each)}", "gates"))
-    found += [*_requests(data), *_engine(data), *_prompts(data), *_scores(data), *_machine(data)]
+    found += [*_requests(data), *_engine(data), *_prompts(data), *_load(data), *_scores(data), *_machine(data)]
     said = {alert.text for alert in found}
+    points = tuple(str(cell["point_id"]) for cell in data.load_cells)
     for warning in run.get("warnings") or []:
         if warning not in said and not warning.startswith(_SAID_BY_MACHINE):
-            found.append(Alert("warn", "A step of the run warned", warning, "plan"))
+            of_load = warning.startswith((*_OF_LOAD, *points))
+            found.append(Alert("warn", "A step of the run warned", warning, "load" if of_load else "plan"))
     return sorted(found, key=lambda alert: ("bad", "warn", "note").index(alert.level))

@@ -37,6 +37,7 @@ _JSON: dict[str, tuple[str, ...]] = {
     "runs": ("config",),
     "plans": ("value", "default_value"),
     "engines": ("requested", "resolved", "predicted"),
+    "cells": ("load",),
     "samples": ("target",),
     "metrics": ("details",),
 }
@@ -44,15 +45,23 @@ _UNREAD: dict[str, frozenset[str]] = {
     "samples": frozenset({"raw", "input", "messages", "prompt_hash", "tags", "cluster", "run_id"}),
     "requests": frozenset(
         {"output_token_ids", "logprobs", "encoded_apart", "gaps_ms", "gap_tokens", "request_key", "sampling",
-         "adapter", "validator", "stop_reason", "planned_at", "client_queue_ms", "ttft_text_ms", "prefill_steps",
-         "draft_tokens", "accepted_tokens", "cell_id", "engine_id", "reasoning_tokens", "preemptions",
+         "adapter", "validator", "stop_reason", "client_queue_ms", "ttft_text_ms", "prefill_steps",
+         "draft_tokens", "accepted_tokens", "engine_id", "reasoning_tokens", "preemptions",
          "energy_allocated_j", "run_id"}
     ),
     "scores": frozenset({"scored_at", "ties", "request_id", "run_id"}),
-    "steps": frozenset({"run_id", "cell_id", "graph_mode", "graph_size", "padded_tokens", "prefix_queries",
-                        "prefix_hits"}),
+    "steps": frozenset({"run_id", "graph_mode", "graph_size", "padded_tokens"}),
 }  # fmt: skip
 """Columns that no section shows; left behind so that the process that writes the report stays small."""
+_OF_LOAD: dict[str, frozenset[str]] = {
+    "requests": frozenset({"cell_id", "planned_at"}),
+    "steps": frozenset({"cell_id", "prefix_queries", "prefix_hits"}),
+}
+"""Columns that are shown of measured loads alone."""
+_MEASURED = ("request_id", "cell_id", "phase", "arm", "status", "error", "dataset", "prompt_tokens", "output_tokens",
+             "planned_at", "sent_at", "ttft_ms", "tpot_ms", "e2e_ms", "queued_ms")  # fmt: skip
+"""What is kept of a measured request."""
+_PHASES = frozenset({"warmup", "measure", "cooldown"})
 _SHORT = 32
 """Texts shorter than this (arms, states, ids) are kept once, however many rows have them."""
 
@@ -84,6 +93,14 @@ class ReportData:
     telemetry: list[Row] = field(default_factory=list)
     steps: list[Row] = field(default_factory=list)
     grammars: list[Row] = field(default_factory=list)
+    measured: list[Row] = field(default_factory=list)
+    """The requests of measured loads, warm-up and cool-down with them. `requests` has none of these."""
+    measured_steps: list[Row] = field(default_factory=list)
+    """The engine's steps while a load was measured or warmed up. `steps` has none of these."""
+    gaps: dict[str, list[float]] = field(default_factory=dict)
+    """Milliseconds between the arrivals of each answer of the one measured cell that is shown over time, by request."""
+    earlier_points: list[Row] = field(default_factory=list)
+    """Of earlier runs than this one: numbers of the same measured points, and what their answers scored."""
 
     @property
     def run_id(self) -> str:
@@ -100,6 +117,18 @@ class ReportData:
     @cached_property
     def _made(self) -> dict[Hashable, Any]:
         return {}
+
+    @property
+    def load_cells(self) -> list[Row]:
+        """The cells of measured loads and of searches for the knee; what was abandoned is none."""
+        return [row for row in self.cells if row.get("point_id") is not None]
+
+    @property
+    def benchmark(self) -> Mapping[str, Any]:
+        """The block `benchmark` as the run had it; empty without one."""
+        config = self.run.get("config")
+        block = config.get("benchmark") if isinstance(config, dict) else None
+        return block if isinstance(block, dict) else {}
 
     @cached_property
     def positions(self) -> dict[tuple[str, str], int]:
@@ -195,7 +224,40 @@ def from_tables(*, tables: Mapping[str, Iterable[Row]], run_id: str) -> ReportDa
     names = list(dict.fromkeys(row["dataset"] for row in [*read["datasets"], *read["samples"]]))
     read["samples"].sort(key=lambda row: (names.index(row["dataset"]), row.get("row_index") or 0))
     read["telemetry"] = sorted((row for row in read["telemetry"] if row.get("ts")), key=lambda row: row["ts"])
-    return ReportData(run=runs[-1], **read)
+    measured = _take_measured(read)
+    return ReportData(run=runs[-1], **read, **measured)
+
+
+def _take_measured(read: dict[str, list[Row]]) -> dict[str, Any]:
+    """Takes what is of measured loads out of `requests` and `steps`, so that nothing about answers can count it."""
+    names: dict[Any, Any] = {}
+    kept: list[Row] = []
+    for row in read["requests"]:
+        if row.get("phase") in _PHASES:
+            own = {name: row.get(name) for name in _MEASURED}
+            kept.append(own | {"cell_id": names.setdefault(own["cell_id"], own["cell_id"])})
+    read["requests"] = _without("requests", (row for row in read["requests"] if row.get("phase") not in _PHASES))
+    spans = [
+        (row.get("warmup_started_at") or row["started_at"], row["ended_at"])
+        for row in read["cells"]
+        if row.get("kind") not in (None, "quality") and row.get("started_at") and row.get("ended_at")
+    ]
+    cells = {row["cell_id"] for row in read["cells"] if row.get("kind") not in (None, "quality")}
+
+    def is_measured(row: Row) -> bool:
+        # A step of the warm-up names no cell.
+        moment = row.get("ts")
+        return row.get("cell_id") in cells or (
+            moment is not None and any(begin <= moment <= end for begin, end in spans)
+        )
+
+    steps = [(is_measured(row), row) for row in read["steps"]]
+    read["steps"] = _without("steps", (row for measured, row in steps if not measured))
+    return {"measured": kept, "measured_steps": [row for measured, row in steps if measured]}
+
+
+def _without(table: str, rows: Iterable[Row]) -> list[Row]:
+    return [{name: value for name, value in row.items() if name not in _OF_LOAD[table]} for row in rows]
 
 
 def load_report_data(*, home: Path, run_id: str) -> ReportData:
@@ -209,6 +271,11 @@ def load_report_data(*, home: Path, run_id: str) -> ReportData:
         return read_rows(home, table, run_id, columns=columns)
 
     data = from_tables(tables=_Reader(read), run_id=run_id)
+    if data.measured:
+        from tasks.report.benchmark_read import earlier_points, gaps  # noqa: PLC0415 - asks the database
+
+        data = replace(data, gaps=gaps(home, data))
+        data = replace(data, earlier_points=earlier_points(home, data))
     if not data.gates:
         return data
     from tasks.report.gates import flips, trend  # noqa: PLC0415 - asks the database, for runs with gates only

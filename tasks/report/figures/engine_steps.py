@@ -6,7 +6,7 @@ from tasks.report.data import ReportData
 from tasks.report.figures.style import BAD, INK, LINE, MUTED, PHASES, Table, cell, drawing, legend, new_figure
 from tasks.report.numbers import share
 from tasks.report.steps import Stretch, stretches
-from tasks.report.timeline import phases
+from tasks.report.timeline import REQUESTS, phases, shading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ def draw(data: ReportData) -> "Figure | None":
         end = max([end for _, _, end in spans] + [found[-1].end])
         for axes in (batch, tokens, cache):
             for name, begun, ended in spans:
-                if name != "requests":
+                if name != REQUESTS:
                     axes.axvspan(begun, ended, color=LINE, alpha=0.45, linewidth=0)
             axes.set_ylim(bottom=0)
             axes.set_xlim(0, end)
@@ -92,7 +92,7 @@ def draw(data: ReportData) -> "Figure | None":
         for axes in (batch, tokens):
             axes.yaxis.get_major_locator().set_params(integer=True, nbins=4)
         cache.yaxis.get_major_locator().set_params(nbins=4)
-        cache.set_xlabel("seconds since the run began (shaded: no requests were made)")
+        cache.set_xlabel(f"seconds since the run began ({shading(data)})")
         legend(fig, list(keys.values()), list(keys))
     return fig
 

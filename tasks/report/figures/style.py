@@ -7,9 +7,9 @@ has nothing to refuse.
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import escape
 
@@ -31,6 +31,12 @@ BAD = "#c02b2b"
 PHASES = (
     "#7c8797", "#4b8fd8", "#94a9c4", "#2f6db0", "#e0973f", "#b5651e", "#5a9f6b", "#9a6fd0", "#c3cad4",
 )  # fmt: skip
+
+LOADS = (PHASES[2], PHASES[1], PHASES[6], PHASES[4], BAD)
+"""Loads from the lightest to the heaviest."""
+
+_LOGARITHMIC = 8.0
+"""Times whose ends are so many times apart are drawn on a logarithmic axis."""
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """A figure's numbers in words: the heads of the columns, and rows of cells."""
@@ -108,9 +114,29 @@ def bare(axes: "Axes", *, grid: str) -> None:
     axes.tick_params(axis="y" if grid == "x" else "x", length=0)
 
 
-def legend(fig: "Figure", handles: list[Any], labels: list[str]) -> None:
-    """One row of keys above everything."""
-    fig.legend(handles, labels, loc="outside upper left", ncols=max(1, len(labels)), fontsize=10, handlelength=1.4)
+def times_axis(axes: "Axes", known: Sequence[float], *, which: Literal["x", "y"]) -> None:
+    """An axis for times or rates: logarithmic where they differ eightfold, else plain; numbers written in full."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter  # noqa: PLC0415 - see drawing()
+
+    above = [value for value in known if value > 0]
+    ratio = max(above) / min(above) if above else 1.0
+    axis: Any = axes.xaxis if which == "x" else axes.yaxis
+    if ratio >= _LOGARITHMIC:
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+        axis.set_major_locator(LogLocator(subs=(1, 3) if ratio < 300 else (1,), numticks=8))
+        axis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_major_locator(MaxNLocator(5 if which == "x" else 4))
+        if which == "y":
+            axes.set_ylim(bottom=0)
+    axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}")
+
+
+def legend(fig: "Figure", handles: list[Any], labels: list[str], *, across: int | None = None) -> None:
+    """Keys above everything, in one row or so many of them beside each other."""
+    fig.legend(
+        handles, labels, loc="outside upper left", ncols=across or max(1, len(labels)), fontsize=10, handlelength=1.4
+    )
 
 
 def _attributes(match: re.Match[str]) -> str:

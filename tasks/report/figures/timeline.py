@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tasks.report.data import ReportData, arm_order
 from tasks.report.figures.style import INK, LINE, MUTED, Table, arm_colour, cell, drawing, legend, new_figure
 from tasks.report.latency import timed
-from tasks.report.timeline import in_flight, phases
+from tasks.report.timeline import REQUESTS, in_flight, phases, shading
 from tasks.report.usage import throughput
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def draw(data: ReportData) -> "Figure | None":
         lower.set_title("output tokens/s", pad=3)
         for axes in (upper, lower):
             for name, begin, end in spans:
-                if name != "requests":
+                if name != REQUESTS:
                     axes.axvspan(begin, end, color=LINE, alpha=0.45, linewidth=0)
             axes.set_ylim(bottom=0)
             axes.set_xlim(0, max([end for _, _, end in spans] + [times[-1]]))
@@ -76,6 +76,6 @@ def draw(data: ReportData) -> "Figure | None":
             axes.yaxis.get_major_locator().set_params(integer=True, nbins=4)
             axes.grid(visible=True, axis="y")
             axes.set_axisbelow(True)
-        lower.set_xlabel("seconds since the run began (shaded: no requests were made)")
+        lower.set_xlabel(f"seconds since the run began ({shading(data)})")
         legend(fig, list(keys.values()), list(keys))
     return fig

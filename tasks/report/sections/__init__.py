@@ -20,6 +20,7 @@ from collections.abc import Callable
 from tasks.report.data import ReportData
 from tasks.report.sections import (
     arms,
+    benchmark,
     datasets,
     engine,
     failures,
@@ -46,6 +47,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     gates.section,
     quality.section,
     arms.section,
+    benchmark.section,
     noise.section,
     grammars.section,
     samples.section,

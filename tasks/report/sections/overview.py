@@ -24,8 +24,9 @@ def section(data: ReportData) -> Section:
             "duration": length,
             "ended": ended,
             "tally": header.tally(data),
+            "measured": header.measured_tally(data),
             "datasets": data.datasets,
-            "arms": data.arms,
+            "arms": header.all_arms(data),
             "links": links(data.run),
         },
     )

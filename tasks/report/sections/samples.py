@@ -21,6 +21,7 @@ def section(data: ReportData) -> Section | None:
         data={"sample-index": packed.index, **{f"sample-texts-{n}": chunk for n, chunk in enumerate(packed.chunks)}},
         context={
             "shortened": packed.shortened,
+            "answered": bool(data.requests) or not data.measured,
             "dataset_names": data.dataset_names,
             "arms": data.arms,
             "pair": data.pair,

@@ -13,7 +13,8 @@ NOTES = {
     "calls inter-token latency is tpot to the others. Its time per output token has the first one's wait in it and is "
     "not shown.",
     "c": "assay's time ends with the last token, guidellm's with its last request, vllm bench's when its last "
-    "connection has ended. guidellm's begins with its first request, which under an open load goes out late.",
+    "connection has ended. guidellm's begins with its first request, which under an open load goes out late; and of a "
+    "replayed trace it leaves the last answer out, in its latencies too.",
     "d": "Under an open load assay counts from when a request was due, the others from when they sent it.",
     "e": "vllm bench's ITL is between events, assay's gap between reads; guidellm keeps neither.",
 }
@@ -97,6 +98,8 @@ def _spread(rounds: Iterable[Mapping[str, float]], name: str) -> Spread | None:
 def _beside(own: Spread | None, theirs: Spread | None) -> list[str]:
     if own is None or theirs is None:
         return ["–", "–"]
+    if len(theirs.values) == 1:
+        return [f"{own.mean / theirs.mean:.3f}", "–"]
     inside = theirs.has(own.mean)
     away = "" if inside or not theirs.sd else f", {abs(own.mean - theirs.mean) / theirs.sd:.1f} sd away"
     return [f"{own.mean / theirs.mean:.3f}", ("yes" if inside else "no") + away]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.commands.answers import markdown
+from tests.unit.warehouse.load_rows import fill_load
 from warehouse.cookbook import COOKBOOK
 from warehouse.parquet import write_rows
 from warehouse.query import query
@@ -30,7 +31,7 @@ _QUESTIONS = {"a-001": (40, "12 + 30"), "a-002": (600, "7 * 6"), "a-003": (1_500
 
 
 def fill(home: Path, *, sweep: bool = False) -> Path:
-    """Writes the rows to a home. sweep: with a small sweep beside the three runs."""
+    """Writes the rows to a home. sweep: with a small sweep beside the three runs, a corpus, and a measured load."""
     for day, run_id in enumerate((MONDAY, TUESDAY)):
         for table, rows in _run(day=day).items():
             write_rows(home=home, table=table, run_id=run_id, rows=rows, part="p", revision=0)
@@ -39,6 +40,7 @@ def fill(home: Path, *, sweep: bool = False) -> Path:
     write_rows(home=home, table="requests", run_id=MONDAY, rows=[late], part="late", revision=1)
     if sweep:
         _sweep(home)
+        fill_load(home)
         _corpus(home)
     crashed = _run_row(day=2) | {"status": "crashed", "ended_at": None, "error": "the machine was restarted"}
     write_rows(home=home, table="runs", run_id=CRASHED, rows=[crashed], part="p")
