@@ -10,7 +10,7 @@ BIN := .venv/bin
 SETUP := $(PYTHON) requirements/bootstrap.py --device $(DEVICE) $(if $(filter-out python3,$(PYTHON)),--python $(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev other-vllm model run up test test-ui test-slow coverage bench bench-peers gpu lint format docs ui lock clean
+.PHONY: help setup setup-dev other-vllm model run up test test-ui test-slow coverage bench bench-peers bench-load other-server gpu lint format docs ui lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench: setup-dev ## what assay adds to vLLM, and the warehouse's speed, against 
 	@$(BIN)/python -m tests.bench.scoring
 	@$(BIN)/python -m tests.bench.statistics
 	@$(BIN)/python -m tests.bench.tokenize
+	@$(BIN)/python -m tests.bench.load
+	@$(BIN)/python -m tests.bench.endpoint
+	@$(BIN)/python -m tests.bench.detection
 
 gpu: setup-dev ## what assay says of GPUs, measured on this machine's card (ARGS="--cases graphs"); goes on where it stopped
 	@$(BIN)/python -m tests.gpu --out .cache/gpu $(ARGS)
@@ -67,6 +70,12 @@ gpu: setup-dev ## what assay says of GPUs, measured on this machine's card (ARGS
 
 bench-peers: setup-dev ## assay beside lm-evaluation-harness, which it installs in an environment of its own (minutes)
 	@$(BIN)/python -m tests.bench.peers.lm_eval $(ARGS)
+
+bench-load: setup-dev ## assay beside vllm bench and guidellm on one server: do they measure the same (minutes)
+	@$(BIN)/python -m tests.bench.peers.serving $(ARGS)
+
+other-server: setup ## an environment with llama-cpp-python's server, for tests that ask it (compiles for minutes)
+	@$(BIN)/python requirements/other_server.py
 
 lint: setup-dev ## formatting, style, types, and the direction of the imports
 	@$(BIN)/ruff format --check .

@@ -21,7 +21,7 @@ class _Bounded(Config):
     requests: Requests | None = None
     """Measured requests of each cell."""
     seconds: Seconds | None = None
-    """Or: how long each cell sends. What was sent is waited for."""
+    """Or: seconds for which each cell sends. What was sent is waited for."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> "_Bounded":
@@ -87,7 +87,7 @@ class RampLoad(_Open):
     end: Annotated[float, Field(ge=0, le=100_000)]
     """Requests a second at its end."""
     seconds: Seconds
-    """How long it takes."""
+    """How many seconds it takes."""
 
 
 class Stage(Config):
@@ -96,7 +96,7 @@ class Stage(Config):
     rate: Annotated[float, Field(ge=0, le=100_000)]
     """Requests a second; 0: a pause."""
     seconds: Seconds
-    """How long it lasts."""
+    """How many seconds it lasts."""
 
 
 class StagedLoad(_Open):
@@ -121,7 +121,7 @@ class TraceLoad(Config):
     speed: Annotated[float, Field(gt=0)] = 1.0
     """How many times as fast as recorded: 2 halves every gap."""
     requests: Requests | None = None
-    """Only its first ones."""
+    """Only its first requests, so many."""
     at_once: Annotated[int, Field(ge=1)] | None = None
     """The most requests in flight. One that is due and finds no place waits with the client, and that wait counts."""
 
@@ -154,9 +154,9 @@ class SaturateLoad(_Open):
     start: Rate | None = None
     """The rate of the first probe, in requests a second. Without it: what a short offline load gives."""
     seconds: Seconds = 20.0
-    """How long each probe, and each rate below the knee, sends."""
+    """Seconds for which each probe, and each rate below the knee, sends."""
     tolerance: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """How far apart the highest rate that keeps it and the lowest that breaks it may be: 0.1 is 10 %."""
+    """How far apart the highest rate that keeps it and the lowest that breaks it may be, as a share: 0.1 is 10 %."""
     probes: Annotated[int, Field(ge=2, le=100)] = 10
     """The most probes."""
     sweep: list[Annotated[float, Field(gt=0, le=2)]] = Field(default=[0.25, 0.5, 0.75, 0.9])

@@ -30,7 +30,7 @@ class Retries(Config):
     first_wait_s: Annotated[float, Field(gt=0, le=600)] = 0.5
     """Seconds before the second try, at most: each wait is drawn between 0 and a bound that doubles from try to try."""
     longest_wait_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
-    """The bound of that bound. A server that names a time (Retry-After, x-ratelimit-reset) is asked again then; one
+    """Seconds: the bound of that bound. A server that names a time (Retry-After, x-ratelimit-reset) is asked again then; one
     that names a later one than this is not asked again."""
 
 
@@ -48,13 +48,13 @@ class Timeouts(Config):
     """Seconds after which a request counts as failed. None of them is asked again, but for `connect_s`."""
 
     connect_s: Annotated[float, Field(gt=0, le=600)] = 10.0
-    """Until the connection stands."""
+    """Seconds until the connection stands."""
     first_token_s: Annotated[float, Field(gt=0, le=86_400)] = 600.0
-    """From sending to the first part of the answer."""
+    """Seconds from sending to the first part of the answer."""
     between_tokens_s: Annotated[float, Field(gt=0, le=86_400)] = 120.0
-    """From one part of the answer to the next."""
+    """Seconds from one part of the answer to the next."""
     total_s: Annotated[float, Field(gt=0, le=86_400)] = 3600.0
-    """For all of it, further tries and their waiting included."""
+    """Seconds for all of it, further tries and their waiting included."""
 
 
 class EndpointEngine(Config):

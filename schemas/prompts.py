@@ -23,7 +23,7 @@ class Length(Config):
     sd: Annotated[float, Field(gt=0, le=10_000_000)] | None = None
     """The standard deviation, in tokens."""
     least: Tokens = 1
-    """The shortest."""
+    """The shortest, in tokens."""
     most: Tokens | None = None
     """The longest. Without it, of `normal` and `lognormal` four standard deviations above the mean: an engine must have
     room for the longest, so there is one."""

@@ -3,9 +3,8 @@
 from collections import Counter
 from typing import NamedTuple
 
-from schemas.sample import ANSWERED
 from tasks.gate.words import because, claim
-from tasks.report.benchmark import cached, load_words, points
+from tasks.report.benchmark import cached, counts, load_words, points
 from tasks.report.data import ReportData
 from tasks.report.engine import differences, starts
 from tasks.report.gates import verdicts
@@ -142,15 +141,11 @@ def _requests(data: ReportData) -> list[Alert]:
 def _load(data: ReportData) -> list[Alert]:
     """What failed under load, and what the measuring step itself does not warn of."""
     found = []
-    failed = Counter(
-        row["cell_id"] for row in data.measured if row["phase"] == "measure" and row["status"] not in ANSWERED
-    )
-    for point in points(data):
-        n = sum(failed[cell["cell_id"]] for cell in point.cells)
-        if n:
-            found.append(
-                Alert("bad", f"{load_words(point)}, {point.arm}: requests failed", _plural(n, "request"), "load")
-            )
+    counted = [(f"{load_words(point)}, {point.arm}", counts(data, point)["failed"]) for point in points(data)]
+    failed = [(name, n) for name, n in counted if n]
+    if failed:
+        total, named = sum(n for _, n in failed), "; ".join(f"{name}: {n:,}" for name, n in failed)
+        found.append(Alert("bad", "Measured requests failed", f"{_plural(total, 'request')}: {named}", "load"))
     found += [Alert(level, what, words, "load") for level, what, words in cached(data)]
     return found
 

@@ -5,9 +5,10 @@ from warehouse.schema.table import literal
 
 
 def queries(data: ReportData) -> list[tuple[str, str]]:
-    """(question, SQL) of five queries that name this run."""
+    """(question, SQL) of five queries that name this run, and of one more where load was measured."""
     run = literal(data.run_id)
     return [
+        *([_of_load(run)] if data.load_cells else []),
         (
             "How good was each dataset and arm, with its error bar?",
             f"SELECT name, arm, value, lo, hi, n, n_failed\nFROM metrics\n"
@@ -44,3 +45,15 @@ def queries(data: ReportData) -> list[tuple[str, str]]:
             f"FROM requests\nWHERE run_id = {run} AND e2e_ms IS NOT NULL\nORDER BY e2e_ms DESC\nLIMIT 20;",
         ),
     ]
+
+
+def _of_load(run: str) -> tuple[str, str]:
+    return (
+        "What did each load come to, over its repeats?",
+        "SELECT c.point_id, m.arm, m.name, m.value, m.lo, m.hi, m.unit, m.n AS repeats\n"
+        "FROM (SELECT DISTINCT run_id, point_id FROM cells WHERE kind <> 'probe') AS c\n"
+        "JOIN metrics AS m ON m.run_id = c.run_id AND m.cell_id = c.point_id\n"
+        f"WHERE m.run_id = {run}\n"
+        "  AND m.name IN ('perf.ttft_ms.p50', 'perf.ttft_ms.p99', 'perf.tpot_ms.p50', 'perf.output_tokens_per_s')\n"
+        "ORDER BY c.point_id, m.name;",  # noqa: S608 - quoted
+    )

@@ -51,7 +51,9 @@ def test_it_ends_well(done: Done) -> None:
 def test_the_answers_are_guided_validated_and_scored(done: Done, home: Path) -> None:
     found = rows(home, "SELECT status, valid FROM requests WHERE phase = 'quality' AND arm = 'guided' AND valid")
     assert found
-    assert rows(home, "SELECT count(*) AS n FROM requests WHERE kind = 'loglikelihood' AND logprob_sum < 0")[0]["n"] == 8
+    assert (
+        rows(home, "SELECT count(*) AS n FROM requests WHERE kind = 'loglikelihood' AND logprob_sum < 0")[0]["n"] == 8
+    )
     assert rows(home, "SELECT count(*) AS n FROM scores WHERE value IS NOT NULL")[0]["n"] > 0
 
 

@@ -68,7 +68,7 @@ def test_every_key_is_there_and_explained(title: str) -> None:
 def test_numbers_tell_their_unit() -> None:
     units = (
         r"token|byte|MiB|GiB|second|often|times|device|cop(?:y|ies)|steps|share|sample|row|request|example|greedy|drawn"
-        r"|random|batch|schema"
+        r"|random|batch|schema|client|process|repeat|deviation|shape|probe|turn|hour|currency|kilowatt|failure"
     )
     for model, _ in FILES.values():
         for key in keys(model):

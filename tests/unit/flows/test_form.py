@@ -7,6 +7,7 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 
 from flows.ablate import ablate
+from flows.bench import bench
 from flows.compare import compare
 from flows.experiment import experiment
 from flows.form import AS_CONFIGURED, form_overrides
@@ -18,7 +19,7 @@ from flows.tune import tune
 from schemas.errors import ConfigError
 from tasks.config.resolve import load_experiment
 
-FLOWS = (experiment, compare, noise, sweep, ablate, tune, grammars, maintain)
+FLOWS = (experiment, bench, compare, noise, sweep, ablate, tune, grammars, maintain)
 SNAPSHOTS = Path(__file__).with_name("form_schemas.json")
 NOTHING = {
     "model": AS_CONFIGURED,
@@ -52,7 +53,7 @@ def test_choices_are_what_stands_here(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (tmp_path / "configs" / "experiments" / "mine.yaml").write_text("name: mine\n")
     monkeypatch.chdir(tmp_path)
     properties = parameter_schema(experiment).model_dump()["properties"]
-    assert properties["config"]["enum"] == ["mine", "quickstart"]
+    assert properties["config"]["enum"] == ["mine", "quickstart", "service"]
     assert properties["model"]["enum"][0] == AS_CONFIGURED
 
 

@@ -26,6 +26,12 @@ Row = dict[str, Any]
 __all__ = ["BENCHMARK", "data_of", "tables"]
 
 SLO = Slo(ttft_ms=400, tpot_ms=60)
+
+
+def _fixed(tokens: int) -> Row:
+    return {"kind": "fixed", "mean": float(tokens), "sd": None, "least": 1, "most": None}
+
+
 BENCHMARK: Row = {
     "load": [
         {"kind": "closed", "concurrency": [1, 4, 16, 64], "requests": 40},
@@ -35,8 +41,8 @@ BENCHMARK: Row = {
     "prompts": {
         "kind": "mix",
         "parts": [
-            {"share": 0.75, "prompt_tokens": {"kind": "fixed", "mean": 90}, "output_tokens": {"kind": "fixed", "mean": 24}},
-            {"share": 0.25, "prompt_tokens": {"kind": "fixed", "mean": 3000}, "output_tokens": {"kind": "fixed", "mean": 24}},
+            {"share": share, "prompt_tokens": _fixed(prompt), "output_tokens": _fixed(24)}
+            for share, prompt in ((0.75, 90), (0.25, 3000))
         ],
     },
     "answers": "own",
@@ -97,8 +103,8 @@ class _Maker:
         self.cells.append(
             {
                 "run_id": RUN_ID, "revision": 1, "cell_id": cell_id, "engine_id": "e1", "arm": arm, "kind": kind,
-                "concurrency": flight if kind == "closed" else None, "rate": rate, "burstiness": None if rate is None else 1.0,
-                "repeat": repeat, "order_index": len(self.cells), "started_at": at(begin), "ended_at": at(end),
+                "concurrency": flight if kind == "closed" else None, "rate": rate,
+                "burstiness": None if rate is None else 1.0, "repeat": repeat, "order_index": len(self.cells), "started_at": at(begin), "ended_at": at(end),
                 "disturbed": disturbed, "point_id": point_id, "load": json.dumps(load), "prompts": "mix",
                 "warmup_started_at": at(warm),
             }
@@ -240,9 +246,9 @@ def tables(*, hostile: bool = False, alone: bool = False) -> dict[str, list[Row]
             found[table] = []
         found["metrics"] = []
     found["comparisons"] += _compared(metrics, made.cells)
-    empty = {key: None for key in ("power_w", "power_instant_w", "energy_j", "utilization", "memory_bytes", "throttle")}
+    empty = dict.fromkeys(found["telemetry"][0])
     found["telemetry"] += [
-        {**dict.fromkeys(found["telemetry"][0]), **empty, "run_id": RUN_ID, "revision": 1, "ts": at(90 + 0.1 * index),
+        {**empty, "run_id": RUN_ID, "revision": 1, "ts": at(90 + 0.1 * index),
          "device": "GPU-1", "power_w": 300 + 80 * (index % 7) / 7}
         for index in range(int((made.clock - 90) * 10))
     ]  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import benchmark_rows
 import matplotlib as mpl
 import pytest
 import report_rows
@@ -134,8 +135,8 @@ def test_figures_come_as_png_and_as_svg_without_style() -> None:
     gate |= dict.fromkeys(set(TABLES["gates"].names) - gate.keys()) | {"verdict": "failed", "on_undecided": "warn"}
     point = {"metric": "extract.exact_match", "arm": "free", "value": 0.28, "lo": 0.2, "hi": None, "n": 60}
     trend = [point | {"run_id": run_id} for run_id in ("20261120T080000-aaaaaa", report_rows.RUN_ID)]
-    tables = report_rows.tables() | {"gates": [gate]}
-    data = replace(from_tables(tables=tables, run_id=report_rows.RUN_ID), gate_trend=trend)
+    tables = benchmark_rows.tables() | {"gates": [gate]}
+    data = replace(benchmark_rows.data_of(tables), gate_trend=trend)
     drawn = figures(data)
     assert set(drawn) == set(KINDS)
     for kind in KINDS.values():

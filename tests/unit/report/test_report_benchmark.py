@@ -1,0 +1,471 @@
+"""What the report says of a measured load, and that nothing about answers counts a measured request."""
+
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import benchmark_rows
+import pytest
+import report_rows
+from report_rows import HOSTILE
+
+from tasks.compare.points import Measured
+from tasks.report import alerts, header, steps, timeline, usage
+from tasks.report.benchmark import (
+    bucket_words,
+    counts,
+    figure,
+    figure_words,
+    knees,
+    load_words,
+    parts,
+    points,
+    remarks,
+    value,
+)
+from tasks.report.benchmark_rows import TOO_WIDE, Cell, arm_grid, arm_rows, as_cell, cell_rows, latency_rows
+from tasks.report.benchmark_settings import length_words, settings
+from tasks.report.benchmark_time import (
+    Gap,
+    Step,
+    all_gaps,
+    first_tokens,
+    powers,
+    shown_cell,
+    stalls,
+    steps_of,
+    stretched,
+    thinned,
+    why,
+)
+from tasks.report.benchmark_trade import Dot, best, loads_plane, quality_plane
+from tasks.report.build import render
+from tasks.report.data import ReportData, from_tables
+from tasks.report.figures import load_latency, load_pareto, load_throughput, load_timeline
+from tasks.report.payload import pack
+from tasks.report.sections import sections
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, list[dict[str, Any]]]:
+    return benchmark_rows.tables()
+
+
+@pytest.fixture(scope="module")
+def data(tables: dict[str, list[dict[str, Any]]]) -> ReportData:
+    return benchmark_rows.data_of(tables)
+
+
+@pytest.fixture(scope="module")
+def page(data: ReportData) -> str:
+    return render(data)
+
+
+@pytest.fixture(scope="module")
+def answers_only() -> ReportData:
+    """The same run without its load."""
+    made = report_rows.tables(sizes={"extract": 12, "arithmetic": 12})
+    return from_tables(tables=made, run_id=report_rows.RUN_ID)
+
+
+def point(data: ReportData, point_id: str) -> Measured:
+    return next(each for each in points(data) if each.point_id == point_id)
+
+
+def section_of(page: str, anchor: str) -> str:
+    return page.partition(f'<section id="{anchor}"')[2].partition("</section>")[0]
+
+
+@pytest.mark.parametrize("anchor", ["quality", "arms", "grammars", "failures", "latency", "slowest"])
+def test_a_measured_load_changes_nothing_of_what_is_said_of_answers(
+    page: str, answers_only: ReportData, anchor: str
+) -> None:
+    without = section_of(render(answers_only), anchor)
+    assert without
+    assert section_of(page, anchor) == without
+
+
+def test_measured_requests_and_steps_are_in_no_count_of_the_answers(data: ReportData, answers_only: ReportData) -> None:
+    assert {row["phase"] for row in data.measured} == {"warmup", "measure", "cooldown"}
+    assert data.requests == answers_only.requests
+    assert header.tally(data) == header.tally(answers_only)
+    assert timeline.in_flight(data) == timeline.in_flight(answers_only)
+    assert usage.throughput(data) == usage.throughput(answers_only)
+    assert usage.totals(data) == usage.totals(answers_only)
+    assert steps.stretches(data) == steps.stretches(answers_only)
+    assert pack(data).chunks == pack(answers_only).chunks
+    assert header.measured_tally(data) == [("1,104", "ok", "ok"), ("16", "error", "error")]
+
+
+def test_a_step_of_a_warm_up_is_the_loads_though_it_names_no_cell(tables: dict[str, list[dict[str, Any]]]) -> None:
+    cell = next(row for row in tables["cells"] if row.get("point_id") == "free-closed-4")
+    warm = tables["steps"][-1] | {
+        "step": 99_999,
+        "cell_id": None,
+        "ts": cell["warmup_started_at"] + timedelta(seconds=0.2),
+    }
+    made = from_tables(tables=tables | {"steps": [*tables["steps"], warm]}, run_id=report_rows.RUN_ID)
+    assert 99_999 in {row["step"] for row in made.measured_steps}
+    assert 99_999 not in {row["step"] for row in made.steps}
+
+
+def test_a_run_without_a_load_has_no_such_section(answers_only: ReportData) -> None:
+    assert "load" not in {made.anchor for made in sections(answers_only)}
+
+
+def test_a_run_of_load_alone_tells_it_at_the_top_and_keeps_its_time_line() -> None:
+    alone = benchmark_rows.data_of(benchmark_rows.tables(alone=True))
+    sentence, reasons = header.verdict(alone)
+    assert sentence == "Load was measured, and nothing scored."
+    assert reasons[0]["words"] == "closed 1, free: 58.6 tokens/s, ttft p50 51.2 ms"
+    page = render(alone, drawn={})
+    overview = page.partition('<header id="top"')[2].partition("</header>")[0]
+    assert "arm-guided" in overview
+    assert "only load was measured" in overview
+    assert "1,104" in overview
+    names = [name for name, _, _ in timeline.phases(alone)]
+    assert names == ["data, plan and engine start", "measured load", "scores and records"]
+    assert section_of(page, "timeline")
+
+
+def test_a_points_number_is_the_median_over_its_repeats_with_its_interval(data: ReportData) -> None:
+    own = point(data, "guided-closed-16")
+    each = [
+        row["value"]
+        for row in data.metrics
+        if row["name"] == "perf.ttft_ms.p50" and str(row["cell_id"]).startswith("e1-guided-closed-16-")
+    ]
+    assert len(each) == 2
+    found = figure(own, "ttft_ms.p50")
+    assert found is not None
+    assert found.value == pytest.approx(sum(each) / 2)
+    assert found.lo is not None
+    assert found.hi is not None
+    assert found.lo <= min(each)
+    assert max(each) <= found.hi
+    row = next(row for row in latency_rows(data) if (row["name"], row["arm"]) == ("closed-16", "guided"))
+    assert (row["repeats"], row["disturbed"], row["measured"], row["failed"]) == (2, 1, 80, 0)
+    assert row["why"] == "repeat 1: host_busy 2.1 of 4 cores"
+    assert counts(data, point(data, "free-closed-64")) == {"answered": 78, "failed": 2}
+
+
+def test_one_repeat_has_no_interval() -> None:
+    made = benchmark_rows.tables()
+    made["cells"] = [row for row in made["cells"] if row.get("repeat") != 1]
+    for row in made["metrics"]:
+        if '"repeats"' in row["details"]:
+            row |= {"details": json.dumps({"repeats": [row["value"]]})}
+    own = point(from_tables(tables=made, run_id=report_rows.RUN_ID), "free-closed-4")
+    assert figure(own, "ttft_ms.p50") == (pytest.approx(65.34, abs=0.01), None, None, "ms")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "load", "numbers", "words"),
+    [
+        ("closed", "closed-8", {"kind": "closed"}, {"concurrency": 8}, "closed 8"),
+        ("open", "open-2.5", {"arrivals": "poisson"}, {"rate": 2.5}, "open 2.5/s Poisson"),
+        ("open", "open-2-gamma0.5", {"arrivals": "gamma", "burstiness": 0.5}, {"rate": 2.0}, "open 2/s gamma 0.5"),
+        ("open", "open-2-constant", {"arrivals": "constant"}, {"rate": 2.0}, "open 2/s even gaps"),
+        ("open", "knee-0.5", {"arrivals": "poisson"}, {"rate": 9.45}, "50\u00a0% of the knee (9.45/s)"),
+        ("ramp", "ramp-0-20", {"start": 0.0, "end": 20.0, "seconds": 60.0}, {}, "ramp 0 to 20/s in 60 s Poisson"),
+        ("staged", "staged-1-5", {"stages": [{"rate": 1.0}, {"rate": 5.0}]}, {}, "stages 1, 5/s Poisson"),
+        ("trace", "trace-day-x2", {"path": "/a/day.csv", "speed": 2.0}, {}, "trace day.csv at 2 ×"),
+        ("offline", "offline", {"requests": 256}, {}, "offline"),
+        ("latency", "latency", {"requests": 16}, {"concurrency": 1}, "one at a time"),
+        ("later", "later-1", {}, {}, "later-1"),
+    ],
+)
+def test_a_load_in_words(kind: str, name: str, load: dict[str, Any], numbers: dict[str, Any], words: str) -> None:
+    own = Measured(point_id=f"free-{name}", arm="free", name=name, kind=kind, rows={}, load=load, **numbers)
+    assert load_words(own) == words
+
+
+def test_loads_stand_in_the_order_of_execution_with_their_arms_side_by_side(data: ReportData) -> None:
+    assert [each.point_id for each in points(data)][:4] == [
+        "free-closed-1", "guided-closed-1", "free-closed-4", "guided-closed-4",
+    ]  # fmt: skip
+    assert not [each for each in points(data) if "probe" in each.point_id or "saturate" in each.point_id]
+
+
+def test_the_knee_is_told_with_both_ends_and_its_probes_put_together(data: ReportData) -> None:
+    free, guided = knees(data)
+    assert free["words"] == (
+        "4.00 requests/s keep the SLO for 95\u00a0% of the requests; 8.00 do not. Decided: the intervals of both say so."
+    )
+    assert guided["words"].endswith("Not decided: longer probes, or more of them, would narrow it.")
+    assert free["probes"] == [
+        {"rate": 4.0, "met": 79, "asked": 80, "probes": 2, "kept": True},
+        {"rate": 8.0, "met": 30, "asked": 40, "probes": 1, "kept": False},
+    ]
+
+
+def test_no_knee_is_told_as_none(tables: dict[str, list[dict[str, Any]]]) -> None:
+    rows = [
+        row | {"value": None} if row["name"] == "perf.knee_requests_per_s" else row for row in tables["metrics"]
+    ]  # fmt: skip
+    made = from_tables(tables=tables | {"metrics": rows}, run_id=report_rows.RUN_ID)
+    assert knees(made)[0]["words"].startswith("No rate that was probed keeps the SLO for 95")
+    assert load_throughput.draw(made) is not None
+
+
+def test_what_must_be_known_first_is_said_out_loud(data: ReportData, page: str) -> None:
+    said = {what: (level, words) for level, what, words in remarks(data)}
+    assert said["closed 64, free: the client was the bottleneck"][0] == "bad"
+    assert "7.50 ms" in said["closed 64, free: the client was the bottleneck"][1]
+    assert said["closed 4, guided: prompts were cached"][1].startswith("25\u00a0% of the prompt tokens")
+    assert said["closed 16, guided: 1 of 2 repeats disturbed"] == ("warn", "repeat 1: host_busy 2.1 of 4 cores")
+    assert "closed 1, free: prompts were cached" not in said
+    told = {alert.title: alert for alert in alerts.alerts(data)}
+    assert told["Measured requests failed"].text.startswith("16 requests: closed 64, free: 2; closed 64, guided: 2")
+    assert told["closed 4, guided: prompts were cached"].section == "load"
+    assert "the client was the bottleneck" in section_of(page, "load")
+
+
+def test_prompts_that_are_meant_to_begin_alike_may_be_cached(tables: dict[str, list[dict[str, Any]]]) -> None:
+    cells = [row | {"prompts": "shared_prefix"} if row.get("point_id") else row for row in tables["cells"]]
+    made = from_tables(tables=tables | {"cells": cells}, run_id=report_rows.RUN_ID)
+    assert not [what for _, what, _ in remarks(made) if "cached" in what]
+
+
+def test_a_warning_of_the_measuring_step_leads_to_the_load(tables: dict[str, list[dict[str, Any]]]) -> None:
+    said = ["free-closed-64: the client itself sent late", "measured cells were disturbed: x", "something of the plan"]
+    runs = [tables["runs"][0] | {"warnings": said}]
+    found = {
+        alert.text: alert.section
+        for alert in alerts.alerts(from_tables(tables=tables | {"runs": runs}, run_id=report_rows.RUN_ID))
+    }
+    assert [found[text] for text in said] == ["load", "load", "plan"]
+
+
+def test_an_abandoned_cell_is_told_and_in_no_number(tables: dict[str, list[dict[str, Any]]]) -> None:
+    left = next(row for row in tables["cells"] if row.get("point_id") == "free-closed-1")
+    gone = left | {"cell_id": "e1-gone", "kind": "abandoned", "point_id": None, "disturbed": ["the engine died"]}
+    made = from_tables(tables=tables | {"cells": [*tables["cells"], gone]}, run_id=report_rows.RUN_ID)
+    assert ("warn", "e1-gone: abandoned, in no number", "the engine died") in remarks(made)
+    assert len(cell_rows(made)) == len(made.load_cells) == 28
+
+
+def test_arms_under_the_same_load_have_the_ratio_that_was_recorded(data: ReportData, page: str) -> None:
+    figures, lines = arm_grid(data)
+    assert figures[:3] == ["ttft p50", "ttft p99", "tpot p50"]
+    assert [line["load"] for line in lines][:2] == ["closed 1", "closed 4"]
+    tpot = lines[1]["cells"][2]
+    recorded = next(
+        row for row in data.comparisons if (row["cell_id"], row["metric"]) == ("guided-closed-4", "perf.tpot_ms.p50")
+    )
+    assert tpot["change"] == f"{100 * recorded['effect']:+.1f}\u00a0%"
+    assert tpot["verdict"] == "worse"
+    assert len(arm_rows(data)) == 42
+    inside = section_of(page, "load")
+    assert "guided against free: change of the median" in inside
+
+
+@pytest.mark.parametrize(
+    ("read", "cell"),
+    [
+        ((41.3, 40.1, 43.0, "ms"), Cell("41.3", "40.1–43.0")),
+        ((41.3, None, None, "ms"), Cell("41.3", None)),
+        ((0.9, 0.6, 1.3, "share"), Cell("90\u00a0%", "60\u00a0%–100\u00a0%")),
+        ((5.0, 0.001, 9000.0, "ms"), Cell("5.00", TOO_WIDE)),
+        ((1.0, 1.0, 1.0, "share"), Cell("100\u00a0%", None)),
+    ],
+)  # fmt: skip
+def test_an_interval_stands_in_small_print_where_it_says_something(read: Any, cell: Cell) -> None:
+    assert as_cell(figure(_with(read), "x")) == cell
+
+
+def _with(read: tuple[Any, ...]) -> Measured:
+    number, lo, hi, unit = read
+    row = {"value": number, "lo": lo, "hi": hi, "unit": unit, "details": {"repeats": [1.0, 2.0]}}
+    return Measured(point_id="free-x", arm="free", name="x", kind="closed", rows={"perf.x": row})
+
+
+def test_the_block_in_words(data: ReportData) -> None:
+    said = dict(settings(data))
+    assert said["Prompts"] == "drawn ones, mixed: 75\u00a0% of 90 tokens, 25\u00a0% of 3,000 tokens"
+    assert said["Answers"] == "exactly 24 tokens"
+    assert said["SLO"] == "ttft at most 400 ms and tpot at most 60.0 ms"
+    assert said["Warm-up and cool-down"].startswith("3 requests before each cell")
+    assert "A B B A" in said["Repeats"]
+    assert said["Prices"] == "EUR: an hour of one device 2.50"
+    assert "Clients" not in said
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        ({"kind": "fixed", "mean": 512.0}, "512 tokens"),
+        ({"kind": "uniform", "least": 10, "most": 90}, "10 to 90 tokens"),
+        ({"kind": "lognormal", "mean": 512.0, "sd": 200.0, "most": 2000}, "about 512 tokens (lognormal, sd 200, at most 2000)"),
+        (None, "an unknown number of tokens"),
+    ],
+)  # fmt: skip
+def test_a_length_in_words(length: Any, words: str) -> None:
+    assert length_words(length) == words
+
+
+def test_buckets_stand_from_the_shortest_on(data: ReportData) -> None:
+    found = parts(data)["bucket"]
+    assert [part.name for part in found] == ["0-127"] * 12 + ["2048-4095"] * 12
+    long = next(part for part in found if part.name == "2048-4095" and part.point.point_id == "free-closed-1")
+    short = next(part for part in found if part.name == "0-127" and part.point.point_id == "free-closed-1")
+    assert (long.figures["ttft_ms.p50"].value or 0) > 2 * (short.figures["ttft_ms.p50"].value or 0)
+    assert [bucket_words(name) for name in ("0-127", "8192-", "math", "a-b")] == [
+        "0 to 127", "8,192 and more", "math", "a-b",
+    ]  # fmt: skip
+    assert figure_words("goodput_requests_per_s") == "goodput requests/s"
+
+
+def test_the_highest_load_is_shown_and_its_stall_has_its_cause(data: ReportData, page: str) -> None:
+    shown = shown_cell(data)
+    assert shown is not None
+    assert (shown.point.name, shown.cell["repeat"]) == ("closed-64", 0)
+    assert len(first_tokens(data, shown)) == 39 + 2
+    assert len(all_gaps(data, shown)) == 23 * 41
+    (stall,) = stalls(data)
+    assert stall.ms == pytest.approx(844, abs=1)
+    assert stall.begin < 1.5 < stall.end
+    assert (
+        stall.why
+        == "2 requests were preempted, the KV cache 98\u00a0% full; a step of 800 ms that read 3,000 prompt tokens"
+    )
+    assert "that read 3,000 prompt tokens" in section_of(page, "load")
+    (power,) = powers(data, shown)
+    assert power[0] == "GPU-1"
+    assert len(power[1]) > 20
+
+
+def test_an_offline_load_is_shown_only_where_there_is_no_other(tables: dict[str, list[dict[str, Any]]]) -> None:
+    cells = [row | {"kind": "offline"} if "closed-64" in str(row.get("point_id")) else row for row in tables["cells"]]
+    shown = shown_cell(from_tables(tables=tables | {"cells": cells}, run_id=report_rows.RUN_ID))
+    assert shown is not None
+    assert shown.point.name == "closed-16"
+
+
+def _step(end: float, ms: float | None, **told: float) -> Step:
+    told = dict.fromkeys(Step._fields[3:]) | told  # type: ignore[assignment]
+    return Step(begin=end - (ms or 0.0) / 1000, end=end, step_ms=ms, **told)
+
+
+@pytest.mark.parametrize(
+    ("steps_", "words"),
+    [
+        ([], "the engine tells nothing of its steps"),
+        ([_step(9.0, 20.0)], "the engine made no step"),
+        ([_step(9.0, 20.0, stands_for=10)], "of its steps then none was kept: 1 of 10 is"),
+        ([_step(1.0, 450.0, prompt_tokens=2048)], "a step of 450 ms that read 2,048 prompt tokens"),
+        ([_step(1.0, 450.0, prompt_tokens=0, running=7)], "a step of 450 ms without prompts, 7 requests in it"),
+        (
+            [_step(0.6 + 0.1 * n, 90.0, waiting=3, prompt_tokens=10, kv_usage=0.99) for n in range(4)],
+            "4 steps, none longer than 90.0 ms, reading 40 prompt tokens; 3 requests waited; the KV cache was full",
+        ),
+        ([_step(0.8, 20.0, preempted=1)], "1 request was preempted"),
+    ],
+)  # fmt: skip
+def test_a_stalls_cause_is_what_the_engine_did_then(steps_: list[Step], words: str) -> None:
+    assert why(steps_, begin=0.5, end=1.0) == words
+
+
+def test_thinning_keeps_what_matters(data: ReportData) -> None:
+    gaps = [Gap(index / 10, 900.0 if index == 777 else 10.0 + index % 3) for index in range(5000)]
+    kept = thinned(gaps, most=100)
+    assert len(kept) <= 101
+    assert gaps[777] in kept
+    shown = shown_cell(data)
+    assert shown is not None
+    every = steps_of(data, shown)
+    few = stretched(every, most=5)
+    assert len(few) <= 5
+    assert max(step.step_ms or 0 for step in few) == max(step.step_ms or 0 for step in every)
+    assert sum(step.preempted or 0 for step in few) == sum(step.preempted or 0 for step in every) == 2
+
+
+def test_many_readings_keep_their_extremes(data: ReportData) -> None:
+    every = {name: found for name, _, found in usage.series(data, most=10**9)}
+    few = {name: found for name, _, found in usage.series(data, most=100)}
+    name = "GPU GPU-1: power"
+    assert len(few[name]) <= 100 < len(every[name])
+    assert {max(value for _, value in found[name]) for found in (every, few)} == {max(v for _, v in every[name])}
+    assert [at for at, _ in few[name]] == sorted(at for at, _ in few[name])
+
+
+def test_nothing_better_on_both_axes() -> None:
+    dots = [Dot("free", name, x, y, "r") for name, x, y in (("a", 1, 1), ("b", 2, 3), ("c", 3, 2), ("d", 2, 3))]
+    assert [dot.name for dot in best(dots, x_is="lower") if dot.is_best] == ["a", "b", "d"]
+    assert [dot.name for dot in best(dots, x_is="higher") if dot.is_best] == ["b", "c", "d"]
+
+
+def test_quality_stands_against_what_the_cheapest_point_costs(data: ReportData) -> None:
+    plane = quality_plane(data)
+    assert plane is not None
+    assert plane.x == "EUR a million output tokens"
+    assert {dot.arm: round(dot.y, 3) for dot in plane.own} == {"free": 0.28, "guided": 0.31}
+    cheapest = min(value(each, "cost_per_million_output_tokens") or 9e9 for each in points(data))
+    assert {dot.x for dot in plane.own} == {cheapest}
+    loads = loads_plane(data)
+    assert loads is not None
+    assert len(loads.own) == 12
+
+
+def test_earlier_runs_are_behind_this_one(data: ReportData) -> None:
+    names = ("output_tokens_per_s", "e2e_ms.p50", "cost_per_million_output_tokens")
+    rows = [
+        {"run_id": "r1", "cell_id": "free-closed-4", "name": f"perf.{name}", "arm": "free", "value": 10.0 + index}
+        for index, name in enumerate(names)
+    ]
+    scores = [
+        {"run_id": "r1", "cell_id": None, "name": f"{name}.exact_match", "arm": "free", "value": 0.5}
+        for name in ("extract", "arithmetic")
+    ]
+    made = replace(data, earlier_points=[*rows, *scores])
+    loads, quality = loads_plane(made), quality_plane(made)
+    assert loads is not None
+    assert quality is not None
+    assert loads.earlier == [Dot("free", "", 11.0, 10.0, "r1")]
+    assert quality.earlier == [Dot("free", "", 12.0, 0.5, "r1")]
+    assert "1 earlier runs behind" in load_pareto.describe(made)
+
+
+def test_of_many_loads_both_ends_are_drawn(data: ReportData) -> None:
+    names = load_latency.chosen(data)
+    assert len(names) == 5
+    assert names[0] == "closed-1"
+    assert names[-1] == "closed-64"
+
+
+def test_an_engine_that_tells_nothing_of_its_steps_leaves_those_panels_out(
+    tables: dict[str, list[dict[str, Any]]],
+) -> None:
+    made = replace(
+        benchmark_rows.data_of(tables | {"steps": [], "telemetry": []}),
+        run=tables["runs"][0] | {"config": json.loads(tables["runs"][0]["config"])},
+    )
+    drawn = load_timeline.draw(made)
+    assert drawn is not None
+    assert len(drawn.axes) == 2
+    assert {stall.why for stall in stalls(made)} == {"the engine tells nothing of its steps"}
+
+
+def test_hostile_names_make_no_element_and_no_handler() -> None:
+    tables = benchmark_rows.tables(hostile=True)
+    for row in tables["cells"]:
+        if row.get("disturbed"):
+            row["disturbed"] = [*row["disturbed"], HOSTILE[6], HOSTILE[4]]
+    page = render(benchmark_rows.data_of(tables))
+    inside = section_of(page, "load")
+    assert "&lt;/script&gt;&lt;img src=x" in inside
+    assert "<img" not in inside
+    assert "<script" not in inside
+    assert not re.search(r"<[a-z]+[^<>]*\son[a-z]+=", inside)
+    assert "\x1b" not in page
+
+
+def test_every_table_of_the_section_has_heads_for_its_columns(page: str) -> None:
+    for table in re.findall(r"<table.*?</table>", section_of(page, "load"), re.DOTALL):
+        head, _, body = table.partition("</thead>")
+        last = head.rpartition("<tr>")[2]
+        columns = last.count("<th ") + head.count('rowspan="2"')
+        widths = {row.count("<td") + row.count("<th ") for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL)}
+        assert widths == {columns}, head
