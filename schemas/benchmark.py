@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from schemas.base import Config
 from schemas.cell_figures import Slo
 from schemas.prompts import PromptsConfig
+from schemas.short import or_one
 
 Arrivals = Literal["poisson", "gamma", "constant"]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -54,7 +55,7 @@ class ClosedLoad(_Bounded):
 
     kind: Literal["closed"]
     """A fixed number of requests in flight."""
-    concurrency: Annotated[list[Annotated[int, Field(ge=1, le=100_000)]], Field(min_length=1)]
+    concurrency: Annotated[list[Annotated[int, Field(ge=1, le=100_000)]], Field(min_length=1, json_schema_extra=or_one)]
     """Requests in flight: one number, or several."""
 
     @field_validator("concurrency", mode="before")
@@ -68,7 +69,7 @@ class OpenLoad(_Bounded, _Open):
 
     kind: Literal["open"]
     """Arrivals at a rate."""
-    rate: Annotated[list[Rate], Field(min_length=1)]
+    rate: Annotated[list[Rate], Field(min_length=1, json_schema_extra=or_one)]
     """Requests a second: one number, or several."""
 
     @field_validator("rate", mode="before")
@@ -187,7 +188,7 @@ class Prices(Config):
 class Benchmark(Config):
     """Measured load on the engine: which, with which prompts, how often, and what counts as fast enough."""
 
-    load: Annotated[list[Load], Field(min_length=1)]
+    load: Annotated[list[Load], Field(min_length=1, json_schema_extra=or_one)]
     """One load, or a list of them."""
     prompts: PromptsConfig | None = None
     """What is asked. Without it: the experiment's own prompts, in every arm."""

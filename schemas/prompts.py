@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from schemas.base import Config
+from schemas.short import or_number
 
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 _DEVIATIONS = 4
@@ -76,8 +77,8 @@ def _short(value: Any) -> Any:
 
 
 class _Lengths(Config):
-    output_tokens: Length
-    """The answer, which has exactly so many."""
+    output_tokens: Annotated[Length, Field(json_schema_extra=or_number)]
+    """The answer, which has exactly so many tokens."""
 
     @field_validator("output_tokens", "prompt_tokens", "own_tokens", mode="before", check_fields=False)
     @classmethod
@@ -90,7 +91,7 @@ class RandomPrompts(_Lengths):
 
     kind: Literal["random"]
     """Drawn tokens."""
-    prompt_tokens: Length
+    prompt_tokens: Annotated[Length, Field(json_schema_extra=or_number)]
     """The prompt, in tokens: a number, or a distribution."""
 
 
@@ -103,7 +104,7 @@ class SharedPrefixPrompts(_Lengths):
     """How many different beginnings there are."""
     shared_tokens: Tokens
     """Tokens of a beginning."""
-    own_tokens: Length
+    own_tokens: Annotated[Length, Field(json_schema_extra=or_number)]
     """Tokens of a prompt after it."""
 
 
@@ -112,7 +113,7 @@ class MixPart(_Lengths):
 
     share: Annotated[float, Field(gt=0, le=1)]
     """Of all requests."""
-    prompt_tokens: Length
+    prompt_tokens: Annotated[Length, Field(json_schema_extra=or_number)]
     """The prompt, in tokens."""
 
 
@@ -158,9 +159,9 @@ class SessionPrompts(_Lengths):
     """Conversations of several turns."""
     turns: Annotated[int, Field(ge=1, le=1000)] = 4
     """Turns of each."""
-    first_tokens: Length
+    first_tokens: Annotated[Length, Field(json_schema_extra=or_number)]
     """Tokens of the first prompt."""
-    own_tokens: Length
+    own_tokens: Annotated[Length, Field(json_schema_extra=or_number)]
     """Tokens that each further turn adds to what was said."""
     think_s: Annotated[float, Field(ge=0)] = 1.0
     """Seconds between an answer and the next turn, on average."""

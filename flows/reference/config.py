@@ -91,7 +91,9 @@ def _block(schema: dict[str, Any], *, definitions: dict[str, Any], prefix: str, 
     """The keys of a block. seen: unions whose keys stand above already."""
     required = schema.get("required", [])
     for name, value in schema.get("properties", {}).items():
-        path, refs = f"{prefix}{name}", list(_refs(value))
+        path = f"{prefix}{name}"
+        # A block that may stand alone or in a list is one block.
+        refs = list({ref: inside for ref, inside in _refs(value)}.items())
         blocks = [definitions[_name(ref)] for ref, _ in refs]
         said = value.get("description") or " ".join(block.get("description", "") for block in blocks)
         default = None if name in required else _default(value)

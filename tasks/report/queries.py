@@ -55,5 +55,5 @@ def _of_load(run: str) -> tuple[str, str]:
         "JOIN metrics AS m ON m.run_id = c.run_id AND m.cell_id = c.point_id\n"
         f"WHERE m.run_id = {run}\n"
         "  AND m.name IN ('perf.ttft_ms.p50', 'perf.ttft_ms.p99', 'perf.tpot_ms.p50', 'perf.output_tokens_per_s')\n"
-        "ORDER BY c.point_id, m.name;",  # noqa: S608 - quoted
+        "ORDER BY c.point_id, m.name;",
     )
