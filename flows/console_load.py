@@ -15,6 +15,8 @@ WIDTH = 100
 """Columns of a terminal that the table fits."""
 _LOAD = 26
 """Columns of a load's name; the report has it whole."""
+_SHORT_LOAD = 18
+"""The same where nothing else can go."""
 _ARM = 12
 _LATENCIES = ("ttft", "tpot", "e2e")
 _FIRST_TO_GO = ("e2e", "failed", "cost")
@@ -36,10 +38,10 @@ def benchmark_table(points: Sequence[Measured]) -> Table:
     columns = _columns(shown)
     for name in (None, *_FIRST_TO_GO):
         columns.pop(name, None)
-        table = _table(shown, list(columns.values()))
+        table = _table(shown, list(columns.values()), load=_LOAD)
         if measuring.measure(table).maximum <= WIDTH:
-            break
-    return table
+            return table
+    return _table(shown, list(columns.values()), load=_SHORT_LOAD)
 
 
 def _columns(shown: Sequence[Measured]) -> dict[str | None, _Column]:
@@ -57,11 +59,11 @@ def _columns(shown: Sequence[Measured]) -> dict[str | None, _Column]:
     return found
 
 
-def _table(shown: Sequence[Measured], columns: Sequence[_Column]) -> Table:
+def _table(shown: Sequence[Measured], columns: Sequence[_Column], *, load: int) -> Table:
     repeats = max((len(point.cells) for point in shown), default=1)
     title = "load" if repeats == 1 else f"load, medians over {repeats} repeats"
     table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True, max_width=_LOAD, overflow="ellipsis")
+    table.add_column("", no_wrap=True, max_width=load, overflow="ellipsis")
     table.add_column("arm", no_wrap=True, max_width=_ARM, overflow="ellipsis")
     for head, _ in columns:
         table.add_column(head, justify="right", no_wrap=True)
@@ -73,7 +75,7 @@ def _table(shown: Sequence[Measured], columns: Sequence[_Column]) -> Table:
         table.add_row(name, f"{escape(visible(arm))}{mark}", *(write(point) for _, write in columns))
         before = point.name
     if any(point.disturbed for point in shown):
-        table.caption = "! a repeat was disturbed: the report and the table `cells` say by what"
+        table.caption = "! a repeat was disturbed"
         table.caption_justify = "left"
     return table
 

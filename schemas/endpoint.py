@@ -30,8 +30,8 @@ class Retries(Config):
     first_wait_s: Annotated[float, Field(gt=0, le=600)] = 0.5
     """Seconds before the second try, at most: each wait is drawn between 0 and a bound that doubles from try to try."""
     longest_wait_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
-    """Seconds: the bound of that bound. A server that names a time (Retry-After, x-ratelimit-reset) is asked again then; one
-    that names a later one than this is not asked again."""
+    """Seconds: the bound of that bound. A server that names a time (Retry-After, x-ratelimit-reset) is asked again
+    then; one that names a later one than this is not asked again."""
 
 
 class Breaker(Config):

@@ -93,7 +93,7 @@ def _block(schema: dict[str, Any], *, definitions: dict[str, Any], prefix: str, 
     for name, value in schema.get("properties", {}).items():
         path = f"{prefix}{name}"
         # A block that may stand alone or in a list is one block.
-        refs = list({ref: inside for ref, inside in _refs(value)}.items())
+        refs = list(dict(_refs(value)).items())
         blocks = [definitions[_name(ref)] for ref, _ in refs]
         said = value.get("description") or " ".join(block.get("description", "") for block in blocks)
         default = None if name in required else _default(value)

@@ -14,12 +14,14 @@ from tasks.report.header import model_name
 from warehouse.query import query
 from warehouse.schema.table import literal
 
+MOST_GAPS = 500_000
 RUNS = 10
 """The most earlier runs that are shown."""
 
 
 def gaps(home: Path, data: ReportData) -> dict[str, list[float]]:
-    """The gaps of the answers of the cell that is shown over time, by request: those of all cells would not fit."""
+    """The gaps of the answers of the cell that is shown over time, by request: those of all cells would not fit. Of a
+    very long cell, those of its first answers."""
     shown = shown_cell(data)
     if shown is None:
         return {}
@@ -27,7 +29,8 @@ def gaps(home: Path, data: ReportData) -> dict[str, list[float]]:
 SELECT request_id, gaps_ms FROM requests
 WHERE run_id = {literal(data.run_id)} AND cell_id = {literal(shown.cell["cell_id"])}
     AND phase IN ('measure', 'cooldown') AND gaps_ms IS NOT NULL
-QUALIFY row_number() OVER (PARTITION BY request_id ORDER BY attempt DESC) = 1"""  # noqa: S608 - quoted
+QUALIFY row_number() OVER (PARTITION BY request_id ORDER BY attempt DESC) = 1
+    AND sum(len(gaps_ms)) OVER (ORDER BY sent_at, request_id, attempt) <= {MOST_GAPS}"""  # noqa: S608 - quoted
     return {request_id: list(found) for request_id, found in query(home=home, sql=sql).rows}
 
 

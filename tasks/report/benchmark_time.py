@@ -141,6 +141,16 @@ def _gaps(data: ReportData, shown: Shown) -> Iterator[Gap]:
                 yield Gap(end, gap)
 
 
+def answers_left_out(data: ReportData, shown: Shown) -> int:
+    """Answered requests of the cell whose gaps were not read, as there are so many."""
+    if not data.gaps:
+        return 0
+    return sum(
+        row["status"] in ANSWERED and row["request_id"] not in data.gaps
+        for row in requests_of(data, shown.cell["cell_id"])
+    )
+
+
 def thinned(gaps: Sequence[Gap], *, most: int) -> list[Gap]:
     """At most so many: the longest third, and of the others every n-th."""
     if len(gaps) <= most:
@@ -171,6 +181,11 @@ def _steps_of(data: ReportData, shown: Shown) -> list[Step]:
             )
         )
     return sorted(found, key=lambda step: step.end)
+
+
+def steps_kept(data: ReportData, shown: Shown) -> int:
+    """Of how many steps one was kept during the cell, at its sparsest; 1 where all were."""
+    return int(max((step.stands_for or 1 for step in steps_of(data, shown)), default=1))
 
 
 def stretched(steps: Sequence[Step], *, most: int) -> list[Step]:
@@ -234,8 +249,8 @@ def why(steps: Sequence[Step], *, begin: float, end: float) -> str:
         return "the engine tells nothing of its steps"
     inside = [step for step in steps if step.end > begin and step.begin < end]
     if not inside:
-        kept = max(step.stands_for or 1 for step in steps)
-        return f"of its steps then none was kept: 1 of {kept:.0f} is" if kept > 1 else "the engine made no step"
+        sparse = max(step.stands_for or 1 for step in steps)
+        return f"of its steps then none was kept: 1 of {sparse:.0f} is" if sparse > 1 else "the engine made no step"
     length_ms = 1000 * (end - begin)
     longest = max(inside, key=lambda step: step.step_ms or 0.0)
     preempted = int(sum(step.preempted or 0 for step in inside))

@@ -48,12 +48,10 @@ def queries(data: ReportData) -> list[tuple[str, str]]:
 
 
 def _of_load(run: str) -> tuple[str, str]:
+    names = "'perf.ttft_ms.p50', 'perf.ttft_ms.p99', 'perf.tpot_ms.p50', 'perf.output_tokens_per_s'"
+    of_points = "cell_id IN (SELECT point_id FROM cells WHERE run_id = m.run_id AND kind <> 'probe')"
     return (
         "What did each load come to, over its repeats?",
-        "SELECT c.point_id, m.arm, m.name, m.value, m.lo, m.hi, m.unit, m.n AS repeats\n"
-        "FROM (SELECT DISTINCT run_id, point_id FROM cells WHERE kind <> 'probe') AS c\n"
-        "JOIN metrics AS m ON m.run_id = c.run_id AND m.cell_id = c.point_id\n"
-        f"WHERE m.run_id = {run}\n"
-        "  AND m.name IN ('perf.ttft_ms.p50', 'perf.ttft_ms.p99', 'perf.tpot_ms.p50', 'perf.output_tokens_per_s')\n"
-        "ORDER BY c.point_id, m.name;",
+        "SELECT cell_id AS point_id, arm, name, value, lo, hi, unit, n AS repeats\nFROM metrics AS m\n"
+        f"WHERE run_id = {run} AND name IN ({names})\n  AND {of_points}\nORDER BY point_id, name;",
     )

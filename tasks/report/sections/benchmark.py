@@ -13,7 +13,7 @@ from tasks.report.benchmark_rows import (
     throughput_rows,
 )
 from tasks.report.benchmark_settings import settings
-from tasks.report.benchmark_time import shown_cell, stalls
+from tasks.report.benchmark_time import answers_left_out, shown_cell, stalls, steps_kept
 from tasks.report.data import ReportData
 from tasks.report.sections.section import Section
 
@@ -45,6 +45,8 @@ def section(data: ReportData) -> Section | None:
             "failed": failures(data),
             "shown": None if shown is None else shown.words,
             "stalls": stalls(data),
+            "left_out": 0 if shown is None else answers_left_out(data, shown),
+            "steps_kept": 1 if shown is None else steps_kept(data, shown),
             "earlier": len({row["run_id"] for row in data.earlier_points}),
         },
     )

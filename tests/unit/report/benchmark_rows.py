@@ -103,9 +103,10 @@ class _Maker:
         self.cells.append(
             {
                 "run_id": RUN_ID, "revision": 1, "cell_id": cell_id, "engine_id": "e1", "arm": arm, "kind": kind,
-                "concurrency": flight if kind == "closed" else None, "rate": rate,
-                "burstiness": None if rate is None else 1.0, "repeat": repeat, "order_index": len(self.cells), "started_at": at(begin), "ended_at": at(end),
-                "disturbed": disturbed, "point_id": point_id, "load": json.dumps(load), "prompts": "mix",
+                "concurrency": flight if kind == "closed" else None, "rate": rate, "repeat": repeat,
+                "burstiness": None if rate is None else 1.0, "order_index": len(self.cells),
+                "started_at": at(begin), "ended_at": at(end), "disturbed": disturbed, "point_id": point_id,
+                "load": json.dumps(load), "prompts": "mix",
                 "warmup_started_at": at(warm),
             }
         )  # fmt: skip
