@@ -18,6 +18,7 @@ from schemas.gate import GateVerdict
 from schemas.metric import is_score
 from schemas.plan import EnginePlan
 from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, ScoredSummary
+from tasks.compare.points import Measured
 from tasks.gate import words as gate_words
 from tasks.generate import Update
 
@@ -169,7 +170,8 @@ class RunConsole:
             self.warn(warning)
         quality = [row for row in summary.headline if is_score(str(row["metric"]))]
         one_pair = len(_pairs(summary.verdicts)) == 1
-        self._console.print(_quality_table(quality, summary.verdicts if one_pair else []))
+        if quality:
+            self._console.print(_quality_table(quality, summary.verdicts if one_pair else []))
         if summary.verdicts and not one_pair:
             self._console.print(_differences_table(summary.verdicts))
         form = [row for row in summary.headline if str(row["metric"]).endswith(FORM_SHOWN)]
@@ -179,6 +181,13 @@ class RunConsole:
             self._console.print(_guiding_table(summary.guiding))
         if gates:
             self._console.print(gate_table(gates))
+
+    def load(self, points: Sequence[Measured]) -> None:
+        """The measured points, a line each."""
+        if points:
+            from flows.console_load import benchmark_table  # noqa: PLC0415 - few runs measure load
+
+            self._console.print(benchmark_table(points))
 
     def lines(self, lines: Sequence[tuple[str, str]]) -> None:
         """Closing lines: a word and what it points to."""

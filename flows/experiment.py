@@ -47,6 +47,8 @@ from schemas.gate import GateVerdict, gate_exit_code
 from schemas.plan import DeviceFacts, ModelFacts
 from schemas.run import RunContext, RunResult, RunStatus
 from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, MeasuredSummary, ScoredSummary
+from tasks.compare.points import measured_points
+from tasks.compare.read import read_recorded
 from tasks.dataset.step import load_datasets, profile_datasets
 from tasks.engine.keeper import EngineKeeper
 from tasks.engine.step import generate_answers
@@ -190,6 +192,8 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
             _tell_prefect(run, result, scored)
 
     console.results(scored, warnings=list(dict.fromkeys(warnings)), gates=gates)
+    if measured is not None:
+        console.load(measured_points(read_recorded(run.home, run.run_id)))
     if result.exit_code:
         raise (RunNotFinished if status != "finished" else GatesNotPassed)(result)
     return result

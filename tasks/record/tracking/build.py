@@ -158,19 +158,22 @@ def _children(rows: RunRows) -> list[TrackedRun]:
     for cell in sorted(
         rows.cells, key=lambda row: (row["revision"], row["order_index"] is not None, row["order_index"])
     ):
+        if cell["kind"] in ("probe", "abandoned"):
+            continue  # what a search tried, and what no number is made of
         cells[_cell_key(cell)] = cell
     return [_child(rows, key, cell) for key, cell in cells.items()]
 
 
 def _cell_key(cell: Row) -> str:
-    return f"quality.{cell['arm']}" if cell["kind"] == "quality" else str(cell["cell_id"])
+    """All repeats of a measured point are one child."""
+    return f"quality.{cell['arm']}" if cell["kind"] == "quality" else str(cell.get("point_id") or cell["cell_id"])
 
 
 def _child(rows: RunRows, key: str, cell: Row) -> TrackedRun:
     run, arm = rows.run, cell["arm"]
     has_arm = {row["dataset"] for row in rows.profiles if row["arm"] == arm}
     used = [row for row in rows.datasets if row["dataset"] in has_arm]
-    load = {name: cell[name] for name in ("concurrency", "rate", "burstiness", "repeat") if cell[name] is not None}
+    load = {name: cell[name] for name in ("concurrency", "rate", "burstiness") if cell[name] is not None}
     params = {"model": names.model_of(run["config"]), "arm": arm, "datasets": names.rows_of(used), **load}
     for each in stored_arms(run["config"]["arms"]):
         if isinstance(each, NamedArm) and each.name == arm:
@@ -187,9 +190,7 @@ def _child(rows: RunRows, key: str, cell: Row) -> TrackedRun:
         tags=_tags(rows)
         | {"assay.kind": "cell", "assay.cell": key, "assay.arm": arm or "all", "assay.load": cell["kind"]},
         params={names.safe_key(name): names.short(value) for name, value in params.items() if value},
-        metrics=names.child_metrics(
-            rows.metrics, arm=arm, cell_id=None if cell["kind"] == "quality" else cell["cell_id"]
-        ),
+        metrics=names.child_metrics(rows.metrics, arm=arm, cell_id=None if cell["kind"] == "quality" else key),
         datasets=[_dataset(row, rows) for row in used],
     )
 

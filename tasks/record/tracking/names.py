@@ -30,6 +30,14 @@ _FORM = (".form.empirical_coverage", ".form.parse_failures")
 _GUIDE = ("guide.mask_us_per_token", "guide.tokens_per_s_ratio", "guide.throughput_ratio")
 _GUIDE_OF_DATASETS = (".guide.parse_failures_reduction", ".repair.repaired_share", ".repair.output_tokens_ratio")
 """Of what guiding and repairing do; the rest stays in the warehouse."""
+_PERF = tuple(
+    f"perf.{name}"
+    for name in (
+        *("ttft_ms.p50", "ttft_ms.p99", "tpot_ms.p50", "output_tokens_per_s", "goodput_share", "knee_requests_per_s"),
+        *("joules_per_output_token", "cost_per_million_output_tokens"),
+    )
+)
+_PARTS = ("perf.bucket.", "perf.dataset.", "perf.adapter.")
 _FAILED_OF = "timing.ttft_ms.p50"
 _NOT_COMPARED = ("block_size", "core", "cores", "cudagraph_capture_sizes", "grammar_whitespace")
 """Options that follow from others or from the machine: in the plan, not among the params."""
@@ -120,11 +128,18 @@ def _ranked(metrics: Iterable[Row], *, of_arm: bool = False) -> list[tuple[int, 
         if row["name"] == _FAILED_OF and row["cell_id"] is None:
             found.append((2, f"failed_requests{suffix}", float(row["n_failed"])))
         rank = _rank(row, of_arm=of_arm)
+        if row["name"].startswith("perf.") and not of_arm:
+            suffix = f".{row['cell_id']}"
         if rank is not None and row["value"] is not None:
             found.append((rank, row["name"] + suffix, row["value"]))
         if row["name"] == "timing.engine_rss_peak" and row["value"] is not None:
             found.append((3, "timing.engine_rss_peak_gib", row["value"] / GIB))
     return found
+
+
+def _is_point(row: Row) -> bool:
+    """Whether a number is one over a point's repeats, and not of one of its cells."""
+    return str(row["cell_id"]).startswith(f"{row['arm']}-") and "-probe-" not in str(row["cell_id"])
 
 
 def _rank(row: Row, *, of_arm: bool) -> int | None:
@@ -137,7 +152,10 @@ def _rank(row: Row, *, of_arm: bool) -> int | None:
     if name.startswith("timing."):
         return 3 if name in _TIMES or name in _WHOLE else None
     if name.startswith("perf."):
-        return 3 if of_arm and row["cell_id"] is not None else None
+        if of_arm and row["cell_id"] is not None:
+            return None if name.startswith(_PARTS) else 2 if name in _PERF else 3
+        # On the run itself a few, each with its point: `perf.tpot_ms.p50.free-closed-8`.
+        return 3 if name in _PERF and row["cell_id"] is not None and _is_point(row) else None
     if not is_score(name) or name.startswith("guide."):
         kept = name in _GUIDE or name.endswith(_GUIDE_OF_DATASETS)
         return 1 if name.endswith(_FORM) else 2 if kept else None

@@ -109,7 +109,7 @@ def draw(data: ReportData) -> "Figure | None":
                     keys.setdefault(plain(load_words(point)), Line2D([], [], color=colour, linewidth=1.8))
             _axis(axes, [_times(data, point, column) for point in shown])
             axes.set_title(name, pad=6)
-        for arm, style in zip(arms, _DASHES, strict=False):
+        for arm, style in zip(arms if len(arms) > 1 or len(names) == 1 else (), _DASHES, strict=False):
             colour = arm_colour(arm) if len(names) == 1 else MUTED
             keys[plain(arm)] = Line2D([], [], color=colour, linewidth=1.8, linestyle=style)
         legend(fig, list(keys.values()), list(keys), across=min(4, len(keys)))

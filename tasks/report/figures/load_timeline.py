@@ -154,15 +154,14 @@ def _size(dots: Sequence[object]) -> float:
 
 
 def _number(axes: "Axes", found: Sequence[Stall], *, seconds: float) -> None:
-    """The stalls' numbers in the table, one above the other where two are close."""
+    """The stalls' numbers in the table, one below the other where two are close."""
     last, height = -1.0, 0
     for index, stall in enumerate(found, start=1):
         middle = (stall.begin + stall.end) / 2
         height = height + 1 if last >= 0 and middle - last < 0.02 * seconds else 0
         axes.annotate(
-            str(index), (middle, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 1 + 9 * height),
-            textcoords="offset points", ha="center", va="bottom", color=BAD, fontsize=9, fontweight="bold",
-            annotation_clip=False,
+            str(index), (middle, 1.0), xycoords=("data", "axes fraction"), xytext=(0, -2 - 9 * height),
+            textcoords="offset points", ha="center", va="top", color=BAD, fontsize=9, fontweight="bold",
         )  # fmt: skip
         last = middle
 
