@@ -29,7 +29,7 @@ def _pooled(each: Sequence[Aggregate | None], *, point_id: str) -> Aggregate:
         n=found.repeats,
         n_failed=sum(metric.n_failed for metric in known),
         lo=found.lo,
-        hi=found.hi,
+        hi=None if found.hi is None else min(1.0, found.hi) if known[0].unit == "share" else found.hi,
         method=f"median over repeats, {found.method}" if found.repeats > 1 else "one repeat, no interval",
         cell_id=point_id,
         details={"repeats": [None if metric is None else metric.value for metric in each]},

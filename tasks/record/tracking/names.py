@@ -142,7 +142,7 @@ def _is_point(row: Row) -> bool:
     return str(row["cell_id"]).startswith(f"{row['arm']}-") and "-probe-" not in str(row["cell_id"])
 
 
-def _rank(row: Row, *, of_arm: bool) -> int | None:
+def _rank(row: Row, *, of_arm: bool) -> int | None:  # noqa: PLR0911 - one for each kind of metric
     """What goes first when not everything fits; None for what stays in the warehouse."""
     name = row["name"]
     if name.startswith("engine."):
