@@ -25,6 +25,8 @@ LOOK_S = 0.2
 """The longest wait for answers without a look at what else is to be done."""
 _AHEAD = 32
 """Requests with times that are made before they are due: making a long prompt takes a while itself."""
+_PLACES_AHEAD = 1024
+"""The same of requests that wait for a place, at most one for each place."""
 _IDLE_S = 0.002
 """Nothing is made ahead in what is left before something is due, if it is less than this."""
 
@@ -178,24 +180,29 @@ class _Sender:
                     break
             else:
                 sent_at = None
-            self._make_ahead()
+            hurry = self._make_ahead()
             if isinstance(self._server, Watched):
                 self._server.look(in_flight=len(self._asked))
             ends = [end for end in (asks_until, waits_until) if end is not None and end > now]
             now = time.monotonic()
-            self._take(min([self._until_due(now), *(max(0.0, end - now) for end in ends)]))
+            self._take(min([self._until_due(now), *(max(0.0, end - now) for end in ends), *hurry]))
 
     def _make(self, n: int) -> None:
         """Takes the plan's next ones, so that n are made if it has them."""
         while len(self._made) < n and (planned := next(self._plan, None)) is not None:
             self._made.append(planned)
 
-    def _make_ahead(self) -> None:
-        """One more of a plan with times, where there is time for it. One without is asked only when there is a place:
-        it may end at a time."""
-        timed = bool(self._made) and self._made[-1].due_s is not None
-        if timed and len(self._made) < _AHEAD and self._until_due(time.monotonic()) > _IDLE_S:
-            self._make(len(self._made) + 1)
+    def _make_ahead(self) -> list[float]:
+        """One more of the plan, where there is time for it: prompts are made while nothing is to be done, and not when
+        all places become free at once. Gives the longest wait until the next one, where more are wanted."""
+        made = len(self._made)
+        if made and self._made[-1].due_s is not None:
+            wanted = made < _AHEAD and self._until_due(time.monotonic()) > _IDLE_S
+        else:
+            wanted = made < min(self._at_once or 0, _PLACES_AHEAD)
+        if wanted:
+            self._make(made + 1)
+        return [_IDLE_S] if len(self._made) > made else []
 
     def _submit_what_is_due(self, now: float) -> None:
         due = self._further(now)

@@ -1,7 +1,8 @@
 """Load as a user measures it: `assay bench` in a process of its own, and what SQL then says of each point.
 
 `energy`: the 8B shape with 1 to 256 requests in flight, each for longer than the 30 s that counters and power are
-averages over. `knee`: the search for the highest rate that keeps an SLO."""
+averages over. `knee`: the search for the highest rate that keeps an SLO.
+`drift`: the same two loads again and again, whether the last is as fast as the first."""
 
 import json
 import shutil
@@ -19,6 +20,15 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "energy": {
         "load": {"kind": "closed", "concurrency": [1, 8, 64, 256], "seconds": 36},
         "slo": {"ttft_ms": 1000, "tpot_ms": 50},
+        "warmup": 8,
+    },
+    "drift": {
+        "load": [
+            {"kind": "closed", "concurrency": 64, "seconds": 8},
+            {"kind": "open", "rate": 40, "seconds": 8},
+        ],
+        "repeats": 8,
+        "slo": {"ttft_ms": 500, "tpot_ms": 25},
         "warmup": 8,
     },
     "knee": {
@@ -55,7 +65,8 @@ def _run(bench: Bench, name: str, block: dict[str, Any]) -> dict[str, Any]:
     bench.home.mkdir(parents=True, exist_ok=True)
     block = block | {"prompts": PROMPTS}
     if bench.small_only:
-        block = block | {"prompts": _SHORT, "load": block["load"] | {"seconds": 3}}
+        loads = block["load"] if isinstance(block["load"], list) else [block["load"]]
+        block = block | {"prompts": _SHORT, "load": [each | {"seconds": 3} for each in loads]}
     experiment = {
         "name": f"load-{name}",
         "model": str(model_file(bench, LARGE)),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tasks.cells.spread import geometric
 from tests.gpu.record import read_rows
+from tests.gpu.tables_load import load_of_a_service
 from tests.gpu.tables_more import flow, guided, parallel, speculation
 from tests.gpu.tables_parts import (
     Row,
@@ -150,6 +151,7 @@ TABLES: dict[str, Callable[[Sequence[Row]], str]] = {
     "speculation": speculation,
     "parallel": parallel,
     "flow": flow,
+    "load": load_of_a_service,
     "mixed": mixed,
     "mixed2": mixed,
     "grid": grid,
