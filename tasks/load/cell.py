@@ -73,6 +73,7 @@ class CellRun:
 
     point: Point
     cell_id: str
+    engine_id: str
     repeat: int
     order_index: int
     warmup_began_at: float = 0.0

@@ -73,13 +73,13 @@ def _latencies(measured: Measured) -> Row:
     }
 
 
-def cell_row(run: CellRun, *, engine_id: str, prompts: str, context: RowContext, abandoned: bool = False) -> Row:
+def cell_row(run: CellRun, *, prompts: str, context: RowContext, abandoned: bool = False) -> Row:
     """The row of `cells`. prompts: what was asked. abandoned: the engine died on the way."""
     point = run.point
     return {
         "cell_id": run.cell_id,
         "point_id": None if abandoned else point.point_id,
-        "engine_id": engine_id,
+        "engine_id": run.engine_id,
         "arm": point.arm,
         "kind": "abandoned" if abandoned else point.kind,
         "load": point.load.model_dump(mode="json"),

@@ -1,68 +1,45 @@
 """The measuring step of a run: every cell of its benchmark, on the engine that stands."""
 
-import datetime
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from schemas.arm import compared_arms
-from schemas.benchmark import Benchmark, OfflineLoad, SaturateLoad
+from schemas.benchmark import Benchmark, SaturateLoad
 from schemas.built import BuiltEngine
 from schemas.metric import Aggregate
-from schemas.points import Point, below_knee, in_turns, measured_arms, points, probe, searches
+from schemas.points import Point, below_knee, in_turns, measured_arms, points, searches
 from schemas.summary import MeasuredSummary
-from tasks.compare.read import read_recorded
-from tasks.compare.speed import compare_speed, speed_rows
 from tasks.engine.answering import answer_words
-from tasks.engine.client import EngineClient
 from tasks.engine.failure import EngineDied
 from tasks.engine.keeper import EngineKeeper
-from tasks.engine.protocol import Steps, WireRequest, WireResult
+from tasks.engine.protocol import Steps
 from tasks.engine.pulse import Pulse, hang_seconds
 from tasks.engine.stage import build_engine
+from tasks.load.attended import Attended
 from tasks.load.cell import CellRun, Phase, run_cell
 from tasks.load.clients import Clients, beside
-from tasks.load.knee import Knee, Probe, Search
+from tasks.load.finish import Found, finish, is_measured, leave_behind
 from tasks.load.questions import Questions
-from tasks.load.repeats import over_repeats
 from tasks.load.rows import cell_metrics, cell_row, request_rows
-from tasks.load.slo import meets
-from tasks.load.watched import devices_of, is_served, watched
-from tasks.record.rows import metric_rows
+from tasks.load.search import find_knee
+from tasks.load.watched import is_served
 from tasks.record.steps import StepRecorder, StepTotals, engine_metrics
 from tasks.responses import RowContext
 from tasks.session import Session
 from tasks.telemetry import Telemetry
-from warehouse.parquet import read_rows
 
 LATE_MS = 5.0
 """A client that is later than this at the 99th percentile is itself what is measured."""
 FAST_S = 0.1
 """Telemetry is read so often while a cell is measured."""
 _SAY_EVERY_S = 0.25
-_FIRST_GUESS = 64
-_LEAST_PROBED = 30
-"""Requests of a probe: fewer say little of a share near 1."""
 DIED = "the engine died while this cell was measured"
 _PHASES: tuple[Phase, ...] = ("warmup", "measure", "cooldown")
 
 Say = Callable[[int, int, str], None]
 """Cells done, cells in all as far as is known, and what is measured now."""
-
-
-@dataclass(kw_only=True)
-class _Found:
-    """What is kept of the cells, until their metrics over the repeats are made. metrics: by cell."""
-
-    runs: list[CellRun] = field(default_factory=list)
-    metrics: dict[str, list[Aggregate]] = field(default_factory=dict)
-    abandoned: list[str] = field(default_factory=list)
-    knees: list[Aggregate] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    statuses: Counter[str] = field(default_factory=Counter)
 
 
 def measure_load(
@@ -79,7 +56,7 @@ def measure_load(
     began = time.monotonic()
     session.built = built
     measuring = _Measuring(session, engine, benchmark, built=built, folder=folder, say=say)
-    if session.run.resumed and measuring.is_done():
+    if session.run.resumed and is_measured(session):
         return MeasuredSummary(cells=0, requests=0, failed=0, statuses={}, wall_s=0.0, warnings=[])
     try:
         measuring.all()
@@ -122,7 +99,7 @@ class _Measuring:
             words=answer_words(session, built),
             exact=bool(built.resolved.get("exact_lengths", True)),
         )
-        self._found = _Found(warnings=list(self._questions.warnings))
+        self._found = Found(warnings=list(self._questions.warnings))
         self._clock = RowContext(engine_id=built.engine_id, sampling=self._questions.sampling, keys={}, attempts={})
         self._own_steps = session.steps is None
         self._steps = session.steps or StepRecorder(
@@ -132,18 +109,16 @@ class _Measuring:
         self._clients: Clients | None = None
         """Those that send a load together; None where one does."""
         self._telemetry.every(FAST_S)
+        self._late: dict[str, float] = {}
+        """How late the client was at the 99th percentile, in ms, by point, where that is too late."""
         self._done = 0
         searching = sum(load.probes + len(load.sweep) * benchmark.repeats for load in searches(benchmark))
         self._total = len(self._points) * benchmark.repeats + searching * len(self._arms)
 
-    def is_done(self) -> bool:
-        """Whether an earlier session of this run measured everything."""
-        rows = read_rows(self._session.run.home, "metrics", self._session.run.run_id, columns=["name", "cell_id"])
-        return any(row["name"].startswith("perf.") and row["cell_id"] is not None for row in rows)
-
     def all(self) -> None:
         """Every cell, in its order."""
-        self._leave_behind()
+        if self._session.run.resumed:
+            leave_behind(self._session)
         self._telemetry.start()
         if self._benchmark.clients == 1:
             self._every_cell()
@@ -153,117 +128,46 @@ class _Measuring:
         self._clients = None
 
     def _every_cell(self) -> None:
-        more = [point for load in searches(self._benchmark) for arm in self._arms for point in self._search(load, arm)]
+        more = [point for load in searches(self._benchmark) for arm in self._arms for point in self._below(load, arm)]
         for repeat, point in in_turns([*self._points, *more], repeats=self._benchmark.repeats):
-            self._cell(point, repeat=repeat)
+            self._cell(point, repeat)
+        self._found.whole = True
 
-    def end(self) -> _Found:
-        """Ends telemetry and writes what rests on all cells: their metrics, those over repeats, what disturbed them."""
-        found, store = self._found, self._session.store
+    def _below(self, load: SaturateLoad, arm: str) -> list[Point]:
+        """The rates to measure below an arm's knee, which is looked for."""
+        knee = find_knee(load, arm=arm, measure=self._cell, slo=self._benchmark.slo)
+        self._found.knees.append(knee)
+        if knee.value is None:
+            self._found.warnings.append(
+                f"{arm}: no rate kept the SLO for {load.share:.0%} of the requests, so that there is no knee"
+            )
+            return []
+        return below_knee(load, arm=arm, knee=knee.value)
+
+    def end(self) -> Found:
+        """Ends telemetry and writes what rests on all cells."""
+        found = self._found
+        found.warnings += [
+            f"{point_id}: the client itself sent late (p99 up to {late:.1f} ms) and was the bottleneck: fewer requests "
+            "a second, or a machine of its own for the client"
+            for point_id, late in self._late.items()
+        ]
         self._telemetry.stop()
         if self._telemetry.warning:
             found.warnings.append(self._telemetry.warning)
         self._steps.take(self._engine.client.take_steps(), engine_id=self._built.engine_id)
         if self._own_steps:
             self._steps.end()
-        good = [run for run in found.runs if run.cell_id not in found.abandoned]
-        run = self._session.run
-        seen = watched(
-            run.home,
-            run.run_id,
-            cells=[self._row(each) for each in good],
-            benchmark=self._benchmark,
-            device=self._built.device,
-            devices=devices_of(self._built),
-            served=is_served(self._built),
-        )
-        for each in good:
-            found.metrics[each.cell_id] += seen.metrics[each.cell_id]
-            each.disturbed += seen.disturbed[each.cell_id]
-        found.warnings += _of_disturbed(good)
-        self._share_energy(seen.energy_j)
-        store.write("cells", [self._row(each) for each in good], later=1)
-        store.write("metrics", metric_rows(metric for run in good for metric in found.metrics[run.cell_id]))
-        store.write("metrics", metric_rows([*self._pooled(good), *found.knees]))
-        self._compare_arms()
+        finish(self._session, found, benchmark=self._benchmark, built=self._built, arms=self._arms, row=self._row)
         return found
 
-    def _compare_arms(self) -> None:
-        """Holds each arm against the one that it is compared with, point by point."""
-        run = self._session.run
-        pairs = [pair for pair in compared_arms(run.experiment.arms) if all(arm in self._arms for arm in pair)]
-        if not pairs:
-            return
-        own = read_recorded(run.home, run.run_id)
-        now = datetime.datetime.now(datetime.UTC)
-        found = compare_speed(candidate=own, baseline=own, arms=pairs)
-        more = {"baseline_run_id": run.run_id, "compared_at": now}
-        self._session.store.write("comparisons", [row | more for row in speed_rows(found.results)])
-
-    def _share_energy(self, energy_j: Mapping[str, float]) -> None:
-        """Writes each request's share of the energy beside it, where any was measured."""
-        run = self._session.run
-        if not energy_j:
-            return
-        rows = read_rows(run.home, "requests", run.run_id, parse_json=True)
-        self._session.store.write(
-            "requests",
-            [
-                {key: value for key, value in row.items() if key not in ("run_id", "revision")}
-                | {"energy_allocated_j": energy_j[row["request_id"]]}
-                for row in rows
-                if row["request_id"] in energy_j
-            ],
-            later=1,
-        )
-
-    def _pooled(self, runs: Sequence[CellRun]) -> Iterator[Aggregate]:
-        by_point: dict[str, list[CellRun]] = {}
-        for run in runs:
-            by_point.setdefault(run.point.point_id, []).append(run)
-        for point_id, repeats in by_point.items():
-            ordered = sorted(repeats, key=lambda run: run.repeat)
-            yield from over_repeats([self._found.metrics[run.cell_id] for run in ordered], point_id=point_id)
-
-    def _search(self, load: SaturateLoad, arm: str) -> list[Point]:
-        """Looks for an arm's knee; gives the rates to measure below it."""
-        start = load.start or self._offline_rate(load, arm)
-        search = Search(start=start, share=load.share, tolerance=load.tolerance, most=load.probes)
-        probes: list[Probe] = []
-        asked: Counter[str] = Counter()
-        while (rate := search.next()) is not None:
-            long_enough = load.model_copy(update={"seconds": max(load.seconds, _LEAST_PROBED / rate)})
-            point = probe(long_enough, arm=arm, rate=rate)
-            run = self._cell(point, repeat=asked[point.point_id])
-            asked[point.point_id] += 1
-            measured = [taken.measured for taken in run.measured]
-            if not measured:
-                break
-            met = sum(meets(each, self._benchmark.slo) for each in measured)
-            probes.append(Probe(rate=rate, met=met, asked=len(measured)))
-            search.took(probes[-1])
-        knee = search.knee
-        self._found.knees.append(_knee_metric(knee, probes, arm=arm, share=load.share))
-        if knee.rate is None:
-            self._found.warnings.append(
-                f"{arm}: no rate kept the SLO for {load.share:.0%} of the requests, so that there is no knee"
-            )
-            return []
-        return below_knee(load, arm=arm, knee=knee.rate)
-
-    def _offline_rate(self, load: SaturateLoad, arm: str) -> float:
-        """Requests a second that an offline load gets: a guess at the knee from above."""
-        offline = OfflineLoad(kind="offline", requests=_FIRST_GUESS)
-        run = self._cell(Point(arm=arm, name="probe-offline", load=offline, is_probe=True), repeat=0)
-        answered = sum(taken.measured.answered for taken in run.measured)
-        return max(1, answered) / max(1e-3, run.ended_at - run.began_at)
-
-    def _cell(self, point: Point, *, repeat: int) -> CellRun:
-        """Measures one cell and writes its rows. One during which the engine died is left behind, and the run goes on
-        with another engine, as often as `engine.failures` says."""
+    def _cell(self, point: Point, repeat: int) -> CellRun | None:
+        """Measures one cell and writes its rows. One during which the engine died is left behind, None, and the run
+        goes on with another engine, as often as `engine.failures` says."""
         run = CellRun(
             point=point,
             cell_id=self._cell_id(point, repeat),
+            engine_id=self._built.engine_id,
             repeat=repeat,
             order_index=self._done,
         )
@@ -278,7 +182,7 @@ class _Measuring:
             self._write(run)
         self._done += 1
         self._found.runs.append(run)
-        return run
+        return None if run.cell_id in self._found.abandoned else run
 
     def _cell_id(self, point: Point, repeat: int) -> str:
         """A resumed run measures anew under other names: what was measured before keeps its own."""
@@ -301,7 +205,7 @@ class _Measuring:
 
         run_cell(
             run,
-            _Attended(self._clients or client, pulse),
+            Attended(self._clients or client, pulse),
             self._questions.of(run.point, repeat=run.repeat, cell_id=run.cell_id, forget=self._forget()),
             warmup=benchmark.warmup,
             cooldown=benchmark.cooldown,
@@ -360,10 +264,7 @@ class _Measuring:
         late = next((metric.value for metric in metrics if metric.name == "perf.late_ms.p99"), None)
         if late is not None and late > LATE_MS:
             run.disturbed.append(f"client_late {late:.1f} ms")
-            self._found.warnings.append(
-                f"{run.point.point_id}: the client itself sent late (p99 {late:.1f} ms) and was the bottleneck: "
-                "fewer requests a second, or a machine of its own for the client"
-            )
+            self._late[run.point.point_id] = max(late, self._late.get(run.point.point_id, 0.0))
         wrong = sum(not taken.has_right_length for taken in run.measured)
         if wrong:
             self._found.warnings.append(
@@ -377,6 +278,8 @@ class _Measuring:
         self._write(run, lost=DIED)
         self._session.store.write("cells", [self._row(run)])
         self._found.warnings.append(f"{run.point.point_id}, repeat {run.repeat}: {DIED}; it is not among the numbers")
+        if self._clients is not None:
+            raise died  # the others are clients of what is gone
         before = self._built
         after = self._engine.after(died, plan=before.plan, model=before.model, while_="answering", in_flight=0, left=0)
         self._built = build_engine(
@@ -388,7 +291,6 @@ class _Measuring:
     def _row(self, run: CellRun) -> dict[str, object]:
         return cell_row(
             run,
-            engine_id=self._clock.engine_id,
             prompts=self._questions.kind,
             context=self._clock,
             abandoned=run.cell_id in self._found.abandoned,
@@ -398,42 +300,6 @@ class _Measuring:
         if self._say is not None:
             self._say(self._done, max(self._total, self._done + 1), f"{run.point.point_id}, {answers:,} answers")
 
-    def _leave_behind(self) -> None:
-        """Takes what an earlier session measured out of its points."""
-        run = self._session.run
-        if not run.resumed:
-            return
-        before = [row for row in read_rows(run.home, "cells", run.run_id, parse_json=True) if row["kind"] != "quality"]
-        words = "left behind: the run was interrupted, and measured anew"
-        keep = [{key: value for key, value in row.items() if key not in ("run_id", "revision")} for row in before]
-        self._session.store.write(
-            "cells",
-            [
-                row | {"kind": "abandoned", "point_id": None, "disturbed": [*(row["disturbed"] or []), words]}
-                for row in keep
-            ],
-        )
-
-
-class _Attended:
-    """The engine, or several clients of one, as a load sends to it, and whether it still works looked at meanwhile."""
-
-    def __init__(self, server: EngineClient | Clients, pulse: Pulse) -> None:
-        self._server = server
-        self._pulse = pulse
-
-    def submit(self, requests: list[WireRequest]) -> None:
-        self._server.submit(requests)
-
-    def results(self, *, wait_s: float) -> Iterator[WireResult]:
-        yield from self._server.results(wait_s=wait_s)
-
-    def look(self, *, in_flight: int) -> None:
-        """Raises EngineDied for an engine that has work and has hung."""
-        why = self._pulse.stopped(self._server.silent_s) if in_flight else None
-        if why is not None:
-            raise self._server.hung(why)
-
 
 def _of_cell(totals: StepTotals, run: CellRun, *, engine_id: str) -> list[Aggregate]:
     """`perf.engine.*`: what the engine did in the cell, by the definitions of `engine.*`."""
@@ -441,35 +307,3 @@ def _of_cell(totals: StepTotals, run: CellRun, *, engine_id: str) -> list[Aggreg
         replace(metric, name=f"perf.{metric.name}", arm=run.point.arm, cell_id=run.cell_id)
         for metric in engine_metrics(totals, engine_id=engine_id)
     ]
-
-
-def _of_disturbed(runs: Sequence[CellRun]) -> list[str]:
-    """A line for all that disturbed cells, with how many."""
-    kinds = Counter(word.split()[0] for run in runs for word in set(run.disturbed))
-    if not kinds:
-        return []
-    listed = ", ".join(f"{kind} ({n} of {len(runs)} cells)" for kind, n in kinds.most_common())
-    return [f"measured cells were disturbed: {listed}; `disturbed` in the table `cells` says by how much"]
-
-
-def _knee_metric(knee: Knee, probes: Sequence[Probe], *, arm: str, share: float) -> Aggregate:
-    return Aggregate(
-        scope="run",
-        name="perf.knee_requests_per_s",
-        arm=arm,
-        value=knee.rate,
-        unit="requests/s",
-        direction="higher",
-        n=len(probes),
-        n_failed=0,
-        lo=knee.rate,
-        hi=knee.above,
-        method="bisection: the highest rate that keeps the SLO, and the lowest that breaks it",
-        cell_id=f"{arm}-saturate",
-        details={
-            "share": share,
-            "decided": knee.decided,
-            "above": knee.above,
-            "probes": [{"rate": each.rate, "met": each.met, "asked": each.asked} for each in probes],
-        },
-    )

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.engine
 FILE = """\
 name: load
 model: smollm2-135m-instruct
-datasets: [{use: extract, limit: 4}]
+datasets: [{use: extract, limit: 4, max_tokens: 24}]
 arms: [free, guided]
 sampling: {temperature: 0, max_tokens: 24}
 max_failed: 1.0

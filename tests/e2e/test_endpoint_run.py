@@ -14,7 +14,7 @@ FILE = """\
 name: served
 model: smollm2-135m-instruct
 engine: {{kind: endpoint, url: "{url}", model: {name}, api_key_env: THE_KEY}}
-datasets: [{{use: extract, limit: 3}}, {{use: choice, limit: 2}}]
+datasets: [{{use: extract, limit: 3, max_tokens: 24}}, {{use: choice, limit: 2}}]
 arms: [free, guided]
 sampling: {{temperature: 0, max_tokens: 24}}
 max_failed: 1.0

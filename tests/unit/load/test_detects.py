@@ -39,7 +39,7 @@ def asks(prefix: str, *, tokens: int) -> Iterator[Ask]:
 def measured(client: EngineClient, load: Mapping[str, Any], script: Mapping[str, Any], *, tokens: int = 12) -> CellRun:
     client.build(model="null", options=dict(script))
     point = Point(arm="free", name="of-a-test", load=TypeAdapter(Load).validate_python(load))
-    run = CellRun(point=point, cell_id="a-cell", repeat=0, order_index=0)
+    run = CellRun(point=point, cell_id="a-cell", engine_id="e", repeat=0, order_index=0)
     run_cell(
         run,
         client,
