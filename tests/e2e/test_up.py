@@ -29,8 +29,10 @@ def children_of_runs(up: Up) -> list[psutil.Process]:
 def test_healthy_and_registered(up: Up) -> None:
     assert set(up.state()["processes"]) == {"Prefect", "MLflow", "worker gpu", "worker cpu"}
     names = {f"{each['name']}" for each in up.post("/deployments/filter", {})}
-    assert names == {"quickstart", "nightly", "weekly", "engine-matrix", "quickstart-engine", "faults", "hourly"}
-    of_engines = ("sweep/engine-matrix", "ablate/quickstart", "tune/quickstart-engine")
+    assert names == {
+        *("quickstart", "nightly", "weekly", "service", "engine-matrix", "quickstart-engine", "faults", "hourly"),
+    }
+    of_engines = ("bench/service", "sweep/engine-matrix", "ablate/quickstart", "tune/quickstart-engine")
     for name, pool in {**dict.fromkeys(of_engines, "gpu"), "grammars/faults": "cpu"}.items():
         assert up.deployment(name)["schedules"] == [] and up.deployment(name)["work_pool_name"] == pool
     nightly = up.deployment("experiment/nightly")["schedules"]
@@ -41,6 +43,18 @@ def test_healthy_and_registered(up: Up) -> None:
     assert len([name for name in automations if name.startswith("assay: ")]) == 3
     # The bounds of 1.5 GB and 30 s hold on a machine that does nothing else; the bench measures them there.
     assert up.rss_bytes() < 1.5e9
+
+
+def test_load_is_measured_from_its_form(up: Up) -> None:
+    flow_run = up.launch(
+        "bench/service", concurrency=[2], requests=4, repeats=1, arms="free", limit=2, overrides=["benchmark.warmup=1"]
+    )
+    assert up.wait(flow_run) == "Completed"
+    [run] = rows(up.home, f"SELECT run_id, status FROM runs WHERE prefect_flow_run_id = '{flow_run}'")
+    assert run["status"] == "finished"
+    points = rows(up.home, f"SELECT point, cells, requests_per_s FROM load_points WHERE run_id = '{run['run_id']}'")
+    assert [(each["point"], each["cells"]) for each in points] == [("free-closed-2", 1)]
+    assert points[0]["requests_per_s"] > 0
 
 
 @pytest.fixture(scope="module")
