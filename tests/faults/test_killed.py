@@ -271,7 +271,7 @@ def test_an_interrupt_ends_within_five_seconds_and_keeps_what_was_answered(
 
 def test_the_config_must_still_be_the_same(work: Path, model_dir: Path) -> None:
     home = new_home(work, "changed", model_dir)
-    first = assay("run", str(work / "inprocess.yaml"), "--limit", "1", "--max-time", "1", "--json", home=home)
+    first = assay("run", str(work / "inprocess.yaml"), "--limit", "1", "--max-time", "0.05s", "--json", home=home)
     assert first.code == 1 and json.loads(first.stdout)["status"] == "cancelled"
     other = assay("run", str(work / "inprocess.yaml"), "--limit", "2", "--resume", "last", home=home)
     assert other.code == 2
