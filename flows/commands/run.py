@@ -135,13 +135,25 @@ def run_flow(
             ("report", str(result.report)),
             *_gate_files(result),
             ("MLflow", f"run {result.mlflow_run_id}, `assay ui` shows it" if result.mlflow_run_id else "not recorded"),
-            ("SQL", f"assay sql \"FROM leaderboard WHERE run_id = '{result.run_id}'\""),
-            ("run", f"{result.run_id}, {result.status}, {result.requests} requests, {seconds:.0f} s in all"),
+            ("SQL", f"assay sql \"FROM {_asked_of(result)} WHERE run_id = '{result.run_id}'\""),
+            ("run", f"{result.run_id}, {result.status}, {_counted(result)}, {seconds:.0f} s in all"),
         ]
     )
     if result.status == "cancelled":
         console.lines([("resume", f"assay run --resume {result.run_id}")])
     return result.model_dump(mode="json") | {"seconds": seconds}
+
+
+def _asked_of(result: RunResult) -> str:
+    """The view that tells most of it."""
+    return "load_points" if result.measured and not result.requests else "leaderboard"
+
+
+def _counted(result: RunResult) -> str:
+    measured = f"{result.measured:,} measured requests" if result.measured else None
+    return ", ".join(
+        filter(None, [f"{result.requests} requests" if result.requests or not measured else None, measured])
+    )
 
 
 def _gate_files(result: RunResult) -> list[tuple[str, str]]:
