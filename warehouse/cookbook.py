@@ -160,7 +160,7 @@ ORDER BY threshold, l.bucket_from""",
     round(avg(ttft_p50_ms), 1) AS ttft_p50_ms, round(max(ttft_p99_ms), 1) AS worst_p99_ms
 FROM prefill_effect
 GROUP BY policy, threshold, prompts
-ORDER BY threshold, prompts DESC""",
+ORDER BY threshold, policy, prompts DESC""",
     ),
     Recipe(
         "Which prompts were split, and into how many steps?",

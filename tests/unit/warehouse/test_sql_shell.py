@@ -55,7 +55,7 @@ def test_relations_come_after_from_and_join(vocabulary: Vocabulary) -> None:
 def test_columns_are_those_of_the_tables_named_with_their_meaning(vocabulary: Vocabulary) -> None:
     found = offered(vocabulary, "SELECT ttf^ FROM requests")
     assert list(found)[:2] == ["ttft_ms", "ttft_text_ms"]
-    assert found["ttft_ms"] == "requests: From sent to the first token. Unit: ms."
+    assert found["ttft_ms"] == "requests: From sent, under an open load from planned, to the first token. Unit: ms."
     assert "ttft_p50_ms" in offered(vocabulary, "SELECT ttf^ FROM latency_by_bucket")
     assert "ttft_p50_ms" not in found
     assert list(offered(vocabulary, "SELECT r.git_c^ FROM runs AS r")) == ["git_commit"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.warehouse.load_rows import fill_load
 from warehouse.parquet import compact_run, write_rows
 from warehouse.query import query
 from warehouse.views import definitions
@@ -393,6 +394,13 @@ def test_a_cell_of_a_sweep_has_the_figures_of_its_run(home: Path) -> None:
         ("c4", None, None, None, None, None, None),
         ("c5", True, None, None, None, None, 2),
     ]
+
+
+def test_a_point_has_its_repeats_and_what_disturbed_them(home: Path) -> None:
+    fill_load(home)
+    sql = """SELECT point, kind, concurrency, cells, disturbed_cells, repeats, tpot_p50_ms, tpot_p50_lo, goodput_share
+        FROM load_points"""
+    assert ask(home, sql) == [("free-closed-4", "closed", 4, 2, 1, 2, pytest.approx(20.2), pytest.approx(19.6), None)]
 
 
 def test_each_view_has_a_test_here() -> None:
