@@ -70,6 +70,7 @@ def test_its_page_its_run_and_its_place_in_mlflow(done: Done, home: Path) -> Non
         assert refused.code == 2 and words in refused.stderr, refused.stderr
 
 
+@pytest.mark.slow
 def test_two_runs_are_compared_as_a_page_and_as_markdown(done: Done, home: Path, tmp_path: Path) -> None:
     """The packaged corpus, and the same schemas under names that nobody should trust."""
     mine = shutil.copytree(home, tmp_path / "home")

@@ -45,6 +45,7 @@ def test_healthy_and_registered(up: Up) -> None:
     assert up.rss_bytes() < 1.5e9
 
 
+@pytest.mark.slow
 def test_load_is_measured_from_its_form(up: Up) -> None:
     flow_run = up.launch(
         "bench/service", concurrency=[2], requests=4, repeats=1, arms="free", limit=2, overrides=["benchmark.warmup=1"]

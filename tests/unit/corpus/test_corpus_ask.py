@@ -107,6 +107,7 @@ def workers() -> Iterator[Workers]:
         yield found
 
 
+@pytest.mark.slow
 def test_a_schema_that_hangs_costs_itself_and_an_interrupt_nothing(workers: Workers) -> None:
     cases = [case({"type": "integer", "minimum": n}, valid=[n], invalid=[n - 1], number=n) for n in range(30)]
     cases.insert(3, case(HANGS, valid=[[]], number=90))
