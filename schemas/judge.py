@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from schemas.address import checked_address
 from schemas.base import Config
 
 JudgementStatus = Literal["ok", "invalid", "truncated", "refused", "timeout", "error"]
@@ -35,14 +35,7 @@ class Endpoint(Config):
     @field_validator("url")
     @classmethod
     def _an_address(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"`{value}` is no address: it begins with http:// or https:// and names a host")
-        if " " in value or not value.isprintable() or parts.port == 0:  # `port` raises ValueError beyond 65535
-            raise ValueError(f"`{value!a}` is no address")
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("the address is recorded, so it holds no key: name the key's variable in `api_key_env`")
-        return value.rstrip("/")
+        return checked_address(value)
 
     @field_validator("body")
     @classmethod

@@ -11,6 +11,10 @@ from schemas.metric import Aggregate
 from tasks.load.cell import CellRun, Taken
 from tasks.load.measured import Measured
 from tasks.load.metrics import steady_output_tokens_per_s
+from tasks.load.metrics.e2e import e2e_ms
+from tasks.load.metrics.tpot import tpot_ms
+from tasks.load.metrics.ttft import ttft_ms
+from tasks.load.metrics.ttft_text import ttft_text_ms
 from tasks.load.perf import latencies, perf_metrics
 from tasks.responses import RowContext, lost_row, output_tokens, response_row
 
@@ -58,19 +62,9 @@ def _asked_times(taken: Taken, context: RowContext) -> Row:
 
 
 def _latencies(measured: Measured) -> Row:
-    """ttft and e2e from when the request was due, where an open load had it due."""
-
-    def one(values: list[float]) -> float | None:
-        return values[0] if values else None
-
-    n = measured.output_tokens
-    first, last = measured.first_token_at, measured.last_token_at
-    return {
-        "ttft_ms": one(measured.since_asked_ms(first)),
-        "ttft_text_ms": one(measured.since_asked_ms(measured.first_text_at)),
-        "tpot_ms": None if first is None or last is None or n is None or n < 2 else (last - first) * 1000 / (n - 1),
-        "e2e_ms": one(measured.since_asked_ms(last)),
-    }
+    """By the metrics' own definitions: from when the request was due, where an open load had it due."""
+    found = {"ttft_ms": ttft_ms, "ttft_text_ms": ttft_text_ms, "tpot_ms": tpot_ms, "e2e_ms": e2e_ms}
+    return {name: next(iter(of(measured)), None) for name, of in found.items()}
 
 
 def cell_row(run: CellRun, *, prompts: str, context: RowContext, abandoned: bool = False) -> Row:
