@@ -13,11 +13,10 @@ import argparse
 import os
 import subprocess
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
 
-from other_vllm import OTHERS, ROOT, lacking, packages
+from other_vllm import OTHERS, ROOT, imported, lacking, made, packages
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -89,30 +88,17 @@ def make(*, folder: Path) -> Path:
 def _try(python: Path, log: Log) -> None:
     """Imports the server. Raises SetupError with the last line where it cannot."""
     code = "import llama_cpp, llama_cpp.server.app; print(llama_cpp.__version__)"
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run([str(python), "-c", code], env=clean, capture_output=True, text=True, check=False, cwd="/")
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise SetupError(f"{python} cannot import its server: {last}", f"See {log.path}.")
-    log.say(f"{SERVER} {done.stdout.split()[-1]} can be imported")
+    log.say(f"{SERVER} {imported(python, code, what='server', cure=f'See {log.path}.')} can be imported")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Makes an environment with llama.cpp's server.")
     parser.add_argument("folder", nargs="?", help=f"{FOLDER.relative_to(ROOT)} without it")
     given = parser.parse_args()
-    started = time.monotonic()
-    try:
-        python = make(folder=Path(given.folder or FOLDER).absolute())
-    except (SetupError, subprocess.CalledProcessError) as error:
-        cure = error.cure if isinstance(error, SetupError) else "See what it printed above."
-        sys.stderr.write(f"\nthere is no such environment.\n  {error}\n  What to do: {cure}\n")
-        return 1
-    sys.stdout.write(
-        f"made in {time.monotonic() - started:.0f} s; a server of a GGUF file:\n"
-        f"{python} -m llama_cpp.server --model MODEL.gguf --port 8080\n"
+    return made(
+        lambda: make(folder=Path(given.folder or FOLDER).absolute()),
+        told=lambda python: f"a server of a GGUF file:\n{python} -m llama_cpp.server --model MODEL.gguf --port 8080",
     )
-    return 0
 
 
 if __name__ == "__main__":

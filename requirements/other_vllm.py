@@ -13,7 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -136,12 +136,32 @@ def _install(python: Path, what: list[str], *, label: str, log: Log) -> None:
 def _try(python: Path, log: Log) -> None:
     """Imports what the engine's process does. Raises SetupError with the last line where it cannot."""
     code = "import msgspec, zmq, vllm.engine.arg_utils, vllm.v1.engine.llm_engine as m; print(vllm.__version__)"
+    version = imported(python, code, what="vLLM", cure="Another version may fit this environment better.")
+    log.say(f"vLLM {version} can be imported")
+
+
+def imported(python: Path, code: str, *, what: str, cure: str) -> str:
+    """Runs these imports by themselves, and gives the last word that they print. Raises SetupError with the last line
+    where they fail."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run([str(python), "-c", code], env=clean, capture_output=True, text=True, check=False, cwd="/")
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise SetupError(f"{python} cannot import its vLLM: {last}", "Another version may fit this environment better.")
-    log.say(f"vLLM {done.stdout.split()[-1]} can be imported")
+        raise SetupError(f"{python} cannot import its {what}: {last}", cure)
+    return done.stdout.split()[-1]
+
+
+def made(make: Callable[[], Path], *, told: Callable[[Path], str]) -> int:
+    """Makes an environment and says what it is for, or why there is none; the exit status. told: of its interpreter."""
+    started = time.monotonic()
+    try:
+        python = make()
+    except (SetupError, subprocess.CalledProcessError) as error:
+        cure = error.cure if isinstance(error, SetupError) else "See what it printed above."
+        sys.stderr.write(f"\nthere is no such environment.\n  {error}\n  What to do: {cure}\n")
+        return 1
+    sys.stdout.write(f"made in {time.monotonic() - started:.0f} s; {told(python)}\n")
+    return 0
 
 
 def main() -> int:
@@ -149,19 +169,11 @@ def main() -> int:
     parser.add_argument("version", help="as 0.31.0")
     parser.add_argument("folder", nargs="?", help=".cache/vllm-VERSION without it")
     given = parser.parse_args()
-    started = time.monotonic()
     folder = Path(given.folder or ROOT / ".cache" / f"vllm-{given.version}").absolute()
-    try:
-        python = make(version=given.version, folder=folder)
-    except (SetupError, subprocess.CalledProcessError) as error:
-        cure = error.cure if isinstance(error, SetupError) else "See what it printed above."
-        sys.stderr.write(f"\nthere is no such environment.\n  {error}\n  What to do: {cure}\n")
-        return 1
-    sys.stdout.write(
-        f"made in {time.monotonic() - started:.0f} s; an engine's YAML that uses it:\n"
-        f"extends: vllm\npython: {python}\nallow_code: true\n"
+    return made(
+        lambda: make(version=given.version, folder=folder),
+        told=lambda python: f"an engine's YAML that uses it:\nextends: vllm\npython: {python}\nallow_code: true",
     )
-    return 0
 
 
 if __name__ == "__main__":

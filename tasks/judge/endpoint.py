@@ -3,7 +3,6 @@ busy."""
 
 import asyncio
 import json
-import os
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -16,6 +15,8 @@ import httpx
 from schemas.errors import ConfigError
 from schemas.judge import Endpoint
 from tasks.config.nearest import did_you_mean_or_list
+from tasks.engine.endpoint.again import asked_wait_s
+from tasks.engine.endpoint.key import NoKey, Scrub, read_key
 from tasks.judge.ask import Ask, Reply
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
@@ -80,23 +81,11 @@ class _Reading:
 
 def api_key(endpoint: Endpoint) -> str | None:
     """The key. Raises ConfigError where its variable is not set, or holds what cannot be a key."""
-    if endpoint.api_key_env is None:
-        return None
-    key = os.environ.get(endpoint.api_key_env, "").strip()
-    if not key:
-        raise ConfigError.one(
-            f"the judge's key is read from the environment variable {endpoint.api_key_env}, which is not set",
-            key="endpoint.api_key_env",
-            suggestion=f"export {endpoint.api_key_env}=…, or leave `api_key_env` out for a server without keys",
-        )
-    if not (key.isascii() and key.isprintable()):
-        raise ConfigError.one(
-            f"the judge's key in the environment variable {endpoint.api_key_env} has a character that no HTTP header "
-            "can hold",
-            key="endpoint.api_key_env",
-            suggestion="copy the key again: ASCII, in one line",
-        )
-    return key
+    try:
+        return read_key(endpoint.api_key_env)
+    except NoKey as none:
+        what = f"the judge's {none.what.removeprefix('the ')}"
+        raise ConfigError.one(what, key="endpoint.api_key_env", suggestion=none.cure) from none
 
 
 def _headers(key: str | None) -> dict[str, str]:
@@ -124,7 +113,7 @@ def check_endpoint(endpoint: Endpoint) -> None:
         )
     if said.status >= 500:
         raise ConfigError.one(
-            f"the judge's endpoint {endpoint.url} answers HTTP {said.status}: {_clean(said.text, key)}",
+            f"the judge's endpoint {endpoint.url} answers HTTP {said.status}: {Scrub(key).words(said.text)}",
             key="endpoint.url",
         )
     names = _model_names(said)
@@ -240,13 +229,14 @@ class _Asking:
             else:
                 if said.status == httpx.codes.OK:
                     return self._reply(said, tries=number, ms=(time.monotonic() - started) * 1000)
-                words = f"HTTP {said.status}: {_clean(said.text, self._key)}"
+                words = f"HTTP {said.status}: {Scrub(self._key).words(said.text)}"
                 if said.status in _FATAL:
                     raise _Gone(words)
                 reply = Reply(error=words, tries=number)
                 if said.status not in _AGAIN:
                     return reply
-                wait_s = _asked_to_wait(said) or wait_s
+                asked_s = asked_wait_s({"Retry-After": said.retry_after})
+                wait_s = min(_LONGEST_WAIT_S, asked_s) if asked_s else wait_s
             if number <= self._endpoint.retries:
                 await asyncio.sleep(wait_s)
         return reply
@@ -260,7 +250,7 @@ class _Asking:
             usage = content.get("usage")
             counts: dict[str, Any] = usage if isinstance(usage, dict) else {}
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-            return Reply(error=f"no chat completion: {_clean(said.text, self._key)}", tries=tries, judge_ms=ms)
+            return Reply(error=f"no chat completion: {Scrub(self._key).words(said.text)}", tries=tries, judge_ms=ms)
         return Reply(
             output=output if isinstance(output, str) else None,
             refusal=refusal if isinstance(refusal, str) else None,
@@ -286,27 +276,10 @@ def _body(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
     }
 
 
-def _asked_to_wait(said: _Said) -> float | None:
-    """Seconds that the server names, as far as a run can wait for them."""
-    try:
-        seconds = float(said.retry_after)
-    except ValueError:
-        return None
-    return min(_LONGEST_WAIT_S, seconds) if seconds >= 0 else None
-
-
 def _said(error: Exception) -> str:
     if isinstance(error, _TooMuch):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _clean(text: str, key: str | None) -> str:
-    """What a server said, short and without the key, which some send back."""
-    if key:
-        text = text.replace(key, "***")
-    line = " ".join(text.split())
-    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]} …"
 
 
 def _text(value: Any) -> str | None:

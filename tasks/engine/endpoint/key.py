@@ -13,7 +13,12 @@ _MOST = 600
 
 
 class NoKey(Exception):
-    """The key's variable holds none."""
+    """The key's variable holds none. what: of it; cure: what to do."""
+
+    def __init__(self, what: str, cure: str) -> None:
+        super().__init__(f"{what}: {cure}")
+        self.what = what
+        self.cure = cure
 
 
 def read_key(variable: str | None, *, environment: Mapping[str, str] | None = None) -> str | None:
@@ -23,13 +28,13 @@ def read_key(variable: str | None, *, environment: Mapping[str, str] | None = No
     key = (os.environ if environment is None else environment).get(variable, "").strip()
     if not key:
         raise NoKey(
-            f"the key is read from the environment variable {variable}, which is not set: export {variable}=…, "
-            "or leave `api_key_env` out for a server without keys"
+            f"the key is read from the environment variable {variable}, which is not set",
+            f"export {variable}=…, or leave `api_key_env` out for a server without keys",
         )
     if not (key.isascii() and key.isprintable()):
         raise NoKey(
-            f"the key in the environment variable {variable} has a character that no HTTP header can hold: copy it "
-            "again, ASCII, in one line"
+            f"the key in the environment variable {variable} has a character that no HTTP header can hold",
+            "copy the key again: ASCII, in one line",
         )
     return key
 
