@@ -12,6 +12,7 @@ from tasks.config.locate import Place, relative_to_here
 from tasks.config.resolve import load_experiment, place_in_experiment, place_in_model
 from tasks.dataset.stage import check_datasets
 from tasks.gate.check import check_gates
+from tasks.load.check import check_asked
 from tasks.model.dummy import check_shape
 from tasks.model.folder import check_model_folder
 from tasks.model.resolve import gguf_file
@@ -33,6 +34,7 @@ def checked_experiment(
     for check in (
         partial(check_model, experiment, file=file, overrides=overrides),
         partial(check_datasets, experiment),
+        partial(check_asked, experiment),
         *([] if home is None else [partial(check_gates, home, experiment, where=where)]),
     ):
         try:

@@ -8,8 +8,10 @@ from schemas.benchmark import Benchmark, TraceLoad
 from schemas.errors import Problem
 from schemas.points import measured_arms, twice
 from schemas.prompts import ShareGptPrompts
+from tasks.config.disk import is_file, names_in
 from tasks.config.layers import Layers
-from tasks.config.locate import path_from
+from tasks.config.locate import path_from, relative_to_here
+from tasks.config.nearest import did_you_mean
 
 KeyPath = tuple[str | int, ...]
 
@@ -24,18 +26,18 @@ def listed(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def placed(benchmark: Benchmark, experiment: Layers, raw: Any) -> Benchmark:
-    """With its paths absolute. raw: the block as it is written. Raises ConfigError for what is no path."""
+    """With its paths absolute. raw: the block as it is written. Raises ConfigError, where it is written, for what is no
+    path and for a file that is not there."""
     changes: dict[str, Any] = {}
     loads = list(benchmark.load)
     for index, load in enumerate(loads):
         if isinstance(load, TraceLoad):
-            loads[index] = load.model_copy(
-                update={"path": _path(load.path, experiment, (*load_key(raw, index), "path"))}
-            )
+            path = _file(load.path, experiment, (*load_key(raw, index), "path"))
+            loads[index] = load.model_copy(update={"path": path})
     if loads != list(benchmark.load):
         changes["load"] = loads
     if isinstance(benchmark.prompts, ShareGptPrompts):
-        path = _path(benchmark.prompts.path, experiment, ("benchmark", "prompts", "path"))
+        path = _file(benchmark.prompts.path, experiment, ("benchmark", "prompts", "path"))
         changes["prompts"] = benchmark.prompts.model_copy(update={"path": path})
     return benchmark.model_copy(update=changes) if changes else benchmark
 
@@ -77,5 +79,9 @@ def _faults(benchmark: Benchmark, *, arms: Sequence[Arm], served: bool) -> Itera
         )
 
 
-def _path(text: str, experiment: Layers, keypath: KeyPath) -> str:
-    return str(path_from(text, base=experiment.origin(keypath).base, at=experiment.place(keypath)))
+def _file(text: str, experiment: Layers, keypath: KeyPath) -> str:
+    at = experiment.place(keypath)
+    path = path_from(text, base=experiment.origin(keypath).base, at=at)
+    if not is_file(path):
+        raise at.error(f"there is no file {relative_to_here(path)}", did_you_mean(path.name, names_in(path.parent)))
+    return str(path)

@@ -32,15 +32,8 @@ class Conversation:
 def read_sharegpt(path: Path, *, prompts: ShareGptPrompts, tokenizer: Tokenizer) -> list[Conversation]:
     """The conversations within the block's bounds, in the file's order.
 
-    Raises ConfigError for a file that is none, with the place of the first one that is wrong, and for one of which
-    nothing is left."""
-    if not path.is_file():
-        raise ConfigError.one("there is no such file", file=path, key="benchmark.prompts.path")
-    with json_faults(file=path):
-        listed = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(listed, list):
-        raise ConfigError.one("must be a JSON list of conversations", file=path)
-    pairs = [pair for number, each in enumerate(listed) if (pair := _pair(each, number=number, path=path)) is not None]
+    Raises what `read_pairs` raises, and ConfigError for a file of which nothing is left."""
+    entries, pairs = read_pairs(path)
     questions = tokenizer.encode_batch([question for question, _ in pairs], add_special_tokens=True)
     answers = tokenizer.inner.encode_batch_fast([valid_unicode(each)[0] for _, each in pairs], add_special_tokens=False)
     found = [
@@ -50,12 +43,25 @@ def read_sharegpt(path: Path, *, prompts: ShareGptPrompts, tokenizer: Tokenizer)
     ]
     if not found:
         raise ConfigError.one(
-            f"{len(pairs):,} of its {len(listed):,} conversations have a question and an answer, and none of these is "
+            f"{len(pairs):,} of its {entries:,} conversations have a question and an answer, and none of these is "
             "within the bounds",
             file=path,
             suggestion="other bounds in benchmark.prompts: most_prompt_tokens, most_total_tokens, least_tokens",
         )
     return found
+
+
+def read_pairs(path: Path) -> tuple[int, list[tuple[str, str]]]:
+    """How many conversations there are, and question and answer of each that has both. Raises ConfigError for a file
+    that is none, with the place of the first one that is wrong."""
+    if not path.is_file():
+        raise ConfigError.one("there is no such file", file=path, key="benchmark.prompts.path")
+    with json_faults(file=path):
+        listed = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(listed, list):
+        raise ConfigError.one("must be a JSON list of conversations", file=path)
+    pairs = [pair for number, each in enumerate(listed) if (pair := _pair(each, number=number, path=path)) is not None]
+    return len(listed), pairs
 
 
 def _pair(each: Any, *, number: int, path: Path) -> tuple[str, str] | None:

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ConfigError
+from tasks.config.resolve import load_experiment
+from tasks.load.check import check_asked
 from tasks.load.traces import Traced, TraceFormat, read_trace
 
 MOONCAKE = """\
@@ -91,3 +93,15 @@ def test_what_is_no_trace(kind: TraceFormat, text: str, message: str, tmp_path: 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         read_trace(tmp_path / "none.jsonl", "mooncake")
+
+
+def test_a_trace_that_is_none_is_said_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("at_s,prompt_tokens,output_tokens\n0,10,5\n1,ten,5\n", "utf-8")
+    file = tmp_path / "load.yaml"
+    file.write_text(
+        "name: load\nmodel: smollm2-135m-instruct\ndatasets: []\n"
+        "benchmark: {load: {kind: trace, path: bad.csv, format: csv}}\n",
+        "utf-8",
+    )
+    with pytest.raises(ConfigError, match=r"bad\.csv:3: prompt_tokens"):
+        check_asked(load_experiment(file))
