@@ -9,9 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from prefect import flow, get_run_logger
-from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 
 from flows import building, early_engine, measuring, pages
@@ -19,6 +17,7 @@ from flows.begin import before_it_begins, going_on_with
 from flows.console import RunConsole
 from flows.context import this_flow_run
 from flows.duration import parse_duration
+from flows.ending import run_lock, run_result, verdict, whatever_happens
 from flows.engine_slot import engine_slot
 from flows.events import announce, announce_gates
 from flows.form import (
@@ -35,18 +34,17 @@ from flows.form import (
     Resume,
     form_overrides,
 )
-from flows.gates import GatesNotPassed, judged_gates, not_passed
+from flows.gates import GatesNotPassed, judged_gates
 from flows.hooks import after_crash
 from flows.runtime import assay_home
 from flows.shelf import current
-from flows.signals import Terminated, keep_sigterm
+from flows.signals import keep_sigterm
 from schemas.built import BuiltEngine
-from schemas.errors import AssayError, ConfigError, RunError
+from schemas.errors import AssayError, RunError
 from schemas.experiment import Experiment
-from schemas.gate import GateVerdict, gate_exit_code
 from schemas.plan import DeviceFacts, ModelFacts
-from schemas.run import RunContext, RunResult, RunStatus
-from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, MeasuredSummary, ScoredSummary
+from schemas.run import RunContext, RunResult
+from schemas.summary import DatasetsSummary, GeneratedSummary, JudgedSummary, ScoredSummary
 from tasks.compare.points import measured_points
 from tasks.compare.read import read_recorded
 from tasks.dataset.step import load_datasets, profile_datasets
@@ -64,7 +62,6 @@ from tasks.plan.stage import run_requests, run_retries
 from tasks.plan.step import plan_engine
 from tasks.preflight.beside import Preflight
 from tasks.record import mlflow_run, stage
-from tasks.record.host import peak_memory_bytes
 from tasks.record.open import open_run
 from tasks.record.step import start_tracking, track
 from tasks.report.step import write_report
@@ -132,7 +129,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
         run = _open(config=config, overrides=changes, limit=limit, max_time=max_time, resume=resume)
     session = Session(run)
     console.title(f"{run.experiment.name}  {run.run_id}{'  (resumed)' if run.resumed else ''}")
-    with _run_lock(run), _whatever_happens(session, warnings):
+    with run_lock(run), whatever_happens(session, warnings):
         stage.begin(session)
         folder, facts, device = _model_and_device(session, console)
 
@@ -186,7 +183,7 @@ def experiment(  # noqa: PLR0913, PLR0917 - the fields of the launch form
             with mlflow_run.may_fail(warnings):
                 mlflow_run_id = track(session, figures=figures)
             warnings += _pushed(run)
-            result = _result(
+            result = run_result(
                 run, status, error, generated, measured, mlflow_run_id, list(dict.fromkeys(warnings)), gates
             )
             _tell_prefect(run, result, scored)
@@ -318,107 +315,7 @@ def _score(session: Session, loaded: DatasetsSummary, console: RunConsole, warni
     return scored
 
 
-def verdict(
-    generated: GeneratedSummary,
-    *,
-    max_failed: float,
-    judged: JudgedSummary | None = None,
-    measured: MeasuredSummary | None = None,
-) -> tuple[RunStatus, str | None]:
-    """Whether the run counts as done, and if not, why."""
-    if generated.stopped is not None:
-        return "cancelled", f"{generated.stopped}: {_answered(generated)} of {generated.requests} requests are answered"
-    share = generated.failed / max(1, generated.requests)
-    if share > max_failed:
-        return "failed", (
-            f"{generated.failed} of {generated.requests} requests failed: {share:.1%}, of at most {max_failed:.1%}; "
-            '`assay sql "FROM failures"` lists them'
-        )
-    if judged is not None and judged.failed > max_failed * judged.answers:
-        return "failed", (
-            f"{judged.failed} of {judged.answers} answers could not be judged: {judged.failed / judged.answers:.1%}, "
-            f"of at most {max_failed:.1%}; the table `judgements` says why"
-        )
-    too_many = measuring.load_failed(measured, max_failed=max_failed)
-    return ("finished", None) if too_many is None else ("failed", too_many)
-
-
-def _answered(generated: GeneratedSummary) -> int:
-    return generated.reused + sum(generated.statuses.values())
-
-
 def _start_tracking(session: Session, warnings: list[str]) -> str | None:
     with mlflow_run.may_fail(warnings):
         return start_tracking(session)
     return None
-
-
-@contextlib.contextmanager
-def _run_lock(run: RunContext) -> Iterator[None]:
-    """One session of a run at a time: two would answer everything twice. Raises ConfigError if another one runs."""
-    lock = FileLock(run.folder / "lock")
-    try:
-        lock.acquire(timeout=5)  # whoever looks whether it is held holds it for a moment
-    except Timeout as error:
-        raise ConfigError.one(
-            f"run {run.run_id} is running in another process", suggestion="wait for it, or end it first"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextlib.contextmanager
-def _whatever_happens(session: Session, warnings: list[str]) -> Iterator[None]:
-    """However the run is ended early, its row and its MLflow run say so."""
-    try:
-        yield
-    except BaseException as error:
-        cancelled = isinstance(error, KeyboardInterrupt | Terminated | TerminationSignal)
-        status: RunStatus = "cancelled" if cancelled else "failed"
-        if not isinstance(error, ConfigError):  # what is wrong with the config or the data would be so again
-            error.add_note(f"assay run --resume {session.run.run_id}")
-        reason = "interrupted" if cancelled else f"{type(error).__name__}: {error}"
-        mlflow_run_id = stage.known_mlflow_id(session.run.folder)
-        try:
-            stage.end(session, status=status, error=reason, mlflow_run_id=mlflow_run_id, warnings=warnings)
-        except Exception as second:  # noqa: BLE001 - the first error is the one to report; this one goes with it
-            error.add_note(f"how the run ended could not be written either: {second}")
-        with contextlib.suppress(mlflow_run.TrackingError):
-            mlflow_run.close_run(session.run.home, session.run.run_id)
-        announce(session.run, status=status, error=reason, mlflow_run_id=mlflow_run_id)
-        if not cancelled:  # a run that is being stopped has seconds; its page says that it was cancelled
-            with pages.pages_may_fail(warnings):
-                resumable = not isinstance(error, ConfigError)
-                pages.write_failure(session.run, reason=reason, mlflow_run_id=mlflow_run_id, resumable=resumable)
-        raise
-
-
-def _result(
-    run: RunContext,
-    status: RunStatus,
-    error: str | None,
-    generated: GeneratedSummary,
-    measured: MeasuredSummary | None,
-    mlflow_run_id: str | None,
-    warnings: list[str],
-    gates: list[GateVerdict],
-) -> RunResult:
-    return RunResult(
-        run_id=run.run_id,
-        name=run.experiment.name,
-        status=status,
-        exit_code=gate_exit_code(gates) if status == "finished" else 1,
-        error=not_passed(gates) if status == "finished" else error,
-        report=run.report_file,
-        mlflow_run_id=mlflow_run_id,
-        requests=generated.requests,
-        failed=generated.failed,
-        generate_s=generated.wall_s,
-        measured=0 if measured is None else measured.requests,
-        measured_failed=0 if measured is None else measured.failed,
-        flow_rss_peak_bytes=peak_memory_bytes(),
-        warnings=warnings,
-        gates=gates,
-    )

@@ -34,16 +34,6 @@ from tasks.report.sections import sections
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, list[dict[str, Any]]]:
-    return benchmark_rows.tables()
-
-
-@pytest.fixture(scope="module")
-def data(tables: dict[str, list[dict[str, Any]]]) -> ReportData:
-    return benchmark_rows.data_of(tables)
-
-
-@pytest.fixture(scope="module")
 def page(data: ReportData) -> str:
     return render(data)
 

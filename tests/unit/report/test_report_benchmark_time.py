@@ -30,16 +30,6 @@ from tasks.report.data import ReportData, from_tables
 from tasks.report.figures import load_latency, load_pareto, load_timeline
 
 
-@pytest.fixture(scope="module")
-def tables() -> dict[str, list[dict[str, Any]]]:
-    return benchmark_rows.tables()
-
-
-@pytest.fixture(scope="module")
-def data(tables: dict[str, list[dict[str, Any]]]) -> ReportData:
-    return benchmark_rows.data_of(tables)
-
-
 def test_the_highest_load_is_shown_and_its_stall_has_its_cause(data: ReportData) -> None:
     shown = shown_cell(data)
     assert shown is not None
