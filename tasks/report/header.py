@@ -129,8 +129,10 @@ def tally(data: ReportData) -> list[tuple[str, str, str]]:
 
 
 def measured_tally(data: ReportData) -> list[tuple[str, str, str]]:
-    """The same of the measured requests, without warm-up and cool-down."""
-    return _tally(row for row in data.measured if row["phase"] == "measure")
+    """The same of the measured requests, without warm-up and cool-down, and without those of a cell that was abandoned:
+    a run that went on after a kill asked them anew."""
+    cells = {cell["cell_id"] for cell in data.load_cells}
+    return _tally(row for row in data.measured if row["phase"] == "measure" and row["cell_id"] in cells)
 
 
 def _tally(requests: Iterable[Row]) -> list[tuple[str, str, str]]:

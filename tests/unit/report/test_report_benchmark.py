@@ -220,6 +220,12 @@ def test_an_abandoned_cell_is_told_and_in_no_number(tables: dict[str, list[dict[
     gone = left | {"cell_id": "e1-gone", "kind": "abandoned", "point_id": None, "disturbed": ["the engine died"]}
     made = from_tables(tables=tables | {"cells": [*tables["cells"], gone]}, run_id=report_rows.RUN_ID)
     assert ("warn", "e1-gone: abandoned, in no number", "the engine died") in remarks(made)
+    asked = [row | {"cell_id": "e1-gone", "request_id": f"gone-{n}"} for n, row in enumerate(tables["requests"][-40:])]
+    again = benchmark_rows.data_of(
+        tables | {"cells": [*tables["cells"], gone], "requests": [*tables["requests"], *asked]}
+    )
+    assert any(row["cell_id"] == "e1-gone" and row["phase"] == "measure" for row in again.measured)
+    assert header.measured_tally(again) == header.measured_tally(made)
     assert len(cell_rows(made)) == len(made.load_cells) == 28
 
 
