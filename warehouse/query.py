@@ -129,7 +129,7 @@ def _asked(
         except (duckdb.IOException, duckdb.PermissionException) as error:
             # A clean-up took files of a database that was replaced after it was opened, or somebody deleted the
             # database's file before it was opened: ask the new one. (What is not there is not allowed, either.)
-            if attempt + 1 < _ASK_AGAIN and _identity(fresh(home)) != built:
+            if attempt + 1 < _ASK_AGAIN and (built is None or _identity(fresh(home)) != built):
                 continue
             allowed = isinstance(error, duckdb.IOException)
             advice = None if allowed else "only the warehouse's own tables can be read"

@@ -108,6 +108,26 @@ def test_deleting_or_breaking_the_file_loses_nothing(filled: Path) -> None:
     assert query(home=filled, sql=sql).rows == before
 
 
+def test_a_file_that_vanishes_again_and_again_before_it_is_opened_is_made_again(
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody deletes it between its making and its opening, and once more while it is asked whether it is another."""
+    before = query(home=filled, sql="SELECT count(*) FROM samples").rows
+    calls = 0
+
+    def made_and_deleted(home: Path) -> Path:
+        nonlocal calls
+        calls += 1
+        path = ensure_fresh(home)
+        if calls <= 4:
+            path.unlink()
+        return path
+
+    monkeypatch.setattr("warehouse.query.fresh", made_and_deleted)
+    assert query(home=filled, sql="SELECT count(*) FROM samples").rows == before
+    assert calls > 4
+
+
 def test_it_is_built_anew_only_when_something_changed(filled: Path) -> None:
     def inode() -> int:
         return ensure_fresh(filled).stat().st_ino
