@@ -12,7 +12,7 @@ from pathlib import Path
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
-from flows import building, early_engine, measuring, pages
+from flows import building, early_engine, measuring, pages, recruiting
 from flows.begin import before_it_begins, going_on_with
 from flows.console import RunConsole
 from flows.context import this_flow_run
@@ -215,6 +215,7 @@ def _open(*, config: str, overrides: list[str], limit: int, max_time: str, resum
         shelf.run_id = run.run_id
         shelf.begun(run.run_id)
     check_gates(home, run.experiment)
+    recruiting.check_hosts(run.experiment.benchmark)
     return run
 
 

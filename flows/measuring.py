@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from flows import pages
+from flows import pages, recruiting
 from flows.console import RunConsole
 from schemas.built import BuiltEngine
 from schemas.summary import GeneratedSummary, MeasuredSummary
@@ -47,7 +47,8 @@ def measure(
             bar(done, text, total)
             page.of(done, total)
 
-        measured = measure_load(session, engine, built=built, folder=folder, say=say)
+        gather = recruiting.gathering(session.run.experiment.benchmark, run_id=session.run.run_id)
+        measured = measure_load(session, engine, built=built, folder=folder, say=say, gather=gather)
         counts = ", ".join(f"{n:,} {status}" for status, n in sorted(measured.statuses.items()))
         said.append(f"{measured.cells} cells, {counts or 'nothing left to measure'}")
     warnings += measured.warnings

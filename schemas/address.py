@@ -18,3 +18,8 @@ def checked_address(value: str, *, added: tuple[str, ...] = ()) -> str:
         if parts.path.rstrip("/").endswith(end):
             raise ValueError(f"the address ends before `{end}`, which assay adds itself")
     return value.rstrip("/")
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether it names the machine that asks, which no other one reaches by it. None: no."""
+    return host is not None and (host in ("localhost", "::1") or host.startswith("127."))

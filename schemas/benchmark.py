@@ -185,6 +185,23 @@ class Prices(Config):
     """A million output tokens, as an API charges them."""
 
 
+class ClientHosts(Config):
+    """Other machines that send a part of the load: each is a run of the deployment, which a worker there takes."""
+
+    workers: Annotated[int, Field(ge=1, le=255)]
+    """How many other machines. `assay worker clients` runs on each; each sends with as many processes as `clients`
+    says, as this machine does."""
+    address: Annotated[str, Field(min_length=1, pattern=r"^[^\s/]+$")] | None = None
+    """This machine's name or address, as the others reach it. Without it: the one that it has towards the Prefect
+    server."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    """The port that they come to, where a firewall lets only some through; 0: any that is free."""
+    deployment: Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")] = "client/load"
+    """The deployment that each of them is a run of."""
+    wait_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
+    """Seconds for which they are waited for."""
+
+
 class Benchmark(Config):
     """Measured load on the engine: which, with which prompts, how often, and what counts as fast enough."""
 
@@ -209,6 +226,8 @@ class Benchmark(Config):
     prices: Prices = Prices()
     clients: Annotated[int, Field(ge=1, le=256)] = 1
     """Processes that send one load together, each a part of it; more than one only to an endpoint."""
+    client_hosts: ClientHosts | None = None
+    """Other machines that send a part of it too; only to an endpoint."""
     wait_s: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after the last request is sent for which answers are waited for. What is not there then has failed."""
     alone: bool = False

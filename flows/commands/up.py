@@ -15,7 +15,7 @@ import psutil
 from rich.console import Console
 
 from flows.commands.output import print_json
-from flows.pools import POOLS
+from flows.pools import HERE
 from flows.runtime import assay_home, prepare_environment
 from flows.servers import (
     HOST,
@@ -109,6 +109,8 @@ def _up(home: Path, *, prefect_port: int, mlflow_port: int) -> int:
             wait_healthy(f"{prefect_url}/api/health", prefect.process)
         with console.status("registering the deployments …"):
             for pool in _deploy(environment):
+                if pool not in HERE:
+                    continue
                 command = [sys.executable, "-P", "-m", "flows.cli", "worker", pool]
                 parts.append(_Part(f"worker {pool}", command, environment, logs / f"worker-{pool}.log"))
         with console.status("starting MLflow and the workers …"):
@@ -118,7 +120,7 @@ def _up(home: Path, *, prefect_port: int, mlflow_port: int) -> int:
         _tidy_up(found.prefect_api_url, console)
         console.print(f"Prefect   {prefect_url}   launch: {prefect_url}/deployments")
         console.print(f"MLflow    {mlflow_url}")
-        console.print(f"workers   {', '.join(POOLS)}; logs in {logs}")
+        console.print(f"workers   {', '.join(HERE)}; logs in {logs}")
         console.print(f"up in {time.monotonic() - started:.1f} s; Ctrl-C or `assay down` stops all")
         while True:
             time.sleep(0.5)
@@ -183,7 +185,7 @@ def _cancel_runs(api: str, console: Console) -> None:
     """Cancels what the workers run, so that each engine stops and each run says that it can be resumed."""
     active = {
         "flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}}},
-        "work_pools": {"name": {"any_": list(POOLS)}},
+        "work_pools": {"name": {"any_": list(HERE)}},
     }
     end = time.monotonic() + STOP_S
     asked: set[str] = set()
@@ -287,7 +289,7 @@ def _deploy(environment: dict[str, str]) -> Iterator[str]:
 
 def _wait_for_workers(api: str, parts: list[_Part]) -> None:
     end = time.monotonic() + WORKERS_READY_S
-    waiting = set(POOLS)
+    waiting = set(HERE)
     while waiting:
         for part in parts:
             if part.process.returncode is not None:

@@ -15,8 +15,8 @@ _SIZED = frozenset({"closed", "open", "latency"})
 _OF_SLO = ("goodput", "steady_goodput", "knee")
 _KNEE = "knee-"
 """What the names of the rates below a knee begin with: each run has its own."""
-_BLOCK = ("prompts", "answers", "cooldown", "clients", "warmup")
-_DECIDES = frozenset({"prompts", "answers", "clients"})
+_BLOCK = ("prompts", "answers", "cooldown", "clients", "client_hosts", "warmup")
+_DECIDES = frozenset({"prompts", "answers", "clients", "client_hosts"})
 _SHOWN = 3
 WHOLE = ("another load", "other prompts", "another `", "another knee")
 """How the reasons begin that hold for all numbers of a point."""
@@ -92,7 +92,7 @@ def unlike(
     notes += said
     blocks = [run.config.get("benchmark") or {} for run in (candidate, baseline)]
     for key in _BLOCK:
-        values = [_by_file_name(block.get(key)) for block in blocks]
+        values = [_by_file_name(_of_block(block, key)) for block in blocks]
         differing = block_differences(*values, at=f"benchmark.{key}")
         if differing and key in _DECIDES:
             why = why or f"another `{key}`: {_told(differing)}"
@@ -106,6 +106,12 @@ def unlike(
         return dict.fromkeys(metrics, why), notes
     of_slo = [name for name in metrics if slo and name.removeprefix(PERF).startswith(_OF_SLO)]
     return dict.fromkeys(of_slo, f"another SLO: {_told(slo)}"), notes
+
+
+def _of_block(block: Mapping[str, Any], key: str) -> Any:
+    """What stands there, in what matters: of clients on other machines, how many there are."""
+    value = block.get(key)
+    return {"workers": value.get("workers")} if key == "client_hosts" and isinstance(value, dict) else value
 
 
 def _loads(own: Measured, other: Measured) -> tuple[str | None, list[str]]:

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
+from schemas.address import is_loopback
 from schemas.arm import Arm, gets_grammar
-from schemas.benchmark import Benchmark, TraceLoad
+from schemas.benchmark import Benchmark, ClientHosts, TraceLoad
+from schemas.endpoint import EndpointEngine
 from schemas.errors import Problem
 from schemas.points import measured_arms, twice
 from schemas.prompts import ShareGptPrompts
@@ -42,10 +45,12 @@ def placed(benchmark: Benchmark, experiment: Layers, raw: Any) -> Benchmark:
     return benchmark.model_copy(update=changes) if changes else benchmark
 
 
-def benchmark_problems(benchmark: Benchmark, *, arms: Sequence[Arm], served: bool, experiment: Layers) -> list[Problem]:
-    """What of the block cannot be with these arms and this engine, each where it is written. served: whether a server
-    answers."""
-    return [experiment.problem(*fault) for fault in _faults(benchmark, arms=arms, served=served)]
+def benchmark_problems(
+    benchmark: Benchmark, *, arms: Sequence[Arm], endpoint: EndpointEngine | None, experiment: Layers
+) -> list[Problem]:
+    """What of the block cannot be with these arms and this engine, each where it is written. endpoint: the server that
+    answers, where one does."""
+    return [experiment.problem(*fault) for fault in _faults(benchmark, arms=arms, endpoint=endpoint)]
 
 
 def load_key(raw: Any, index: int) -> KeyPath:
@@ -54,7 +59,9 @@ def load_key(raw: Any, index: int) -> KeyPath:
     return ("benchmark", "load") if alone else ("benchmark", "load", index)
 
 
-def _faults(benchmark: Benchmark, *, arms: Sequence[Arm], served: bool) -> Iterator[tuple[KeyPath, str, str | None]]:
+def _faults(
+    benchmark: Benchmark, *, arms: Sequence[Arm], endpoint: EndpointEngine | None
+) -> Iterator[tuple[KeyPath, str, str | None]]:
     measured = measured_arms(benchmark, arms)
     if not measured:
         yield (
@@ -65,11 +72,23 @@ def _faults(benchmark: Benchmark, *, arms: Sequence[Arm], served: bool) -> Itera
     if doubled := twice(benchmark, arms=measured[:1]):
         names = ", ".join(name.partition("-")[2] for name in doubled)
         yield ("benchmark", "load"), f"the same load stands here twice ({names})", "each once; `repeats` measures again"
-    if benchmark.clients > 1 and not served:
+    if benchmark.clients > 1 and endpoint is None:
         yield (
             ("benchmark", "clients"),
             "an engine of assay's own has one client, which hands it requests directly",
             "leave `clients` out, or ask a server: `engine: {kind: endpoint, url: …, model: …}`",
+        )
+    if benchmark.client_hosts is not None and endpoint is None:
+        yield (
+            ("benchmark", "client_hosts"),
+            "an engine of assay's own has one client, on its own machine",
+            "leave `client_hosts` out, or ask a server: `engine: {kind: endpoint, url: …, model: …}`",
+        )
+    elif (hosts := benchmark.client_hosts) is not None and endpoint is not None and _only_here(endpoint, hosts):
+        yield (
+            ("benchmark", "client_hosts"),
+            f"other machines do not reach {endpoint.url}, which is this one's own",
+            "`engine.url` by a name or an address that they know",
         )
     if benchmark.answers == "exact" and any(gets_grammar(arm) for arm in arms):
         yield (
@@ -77,6 +96,11 @@ def _faults(benchmark: Benchmark, *, arms: Sequence[Arm], served: bool) -> Itera
             "a guided answer ends where its grammar does, so that it has no exact length",
             "`answers: own`, or `arms: [free]`",
         )
+
+
+def _only_here(endpoint: EndpointEngine, hosts: ClientHosts) -> bool:
+    """Whether clients elsewhere are sent to a server on this machine's loopback."""
+    return is_loopback(urlsplit(endpoint.url).hostname) and not is_loopback(hosts.address)
 
 
 def _file(text: str, experiment: Layers, keypath: KeyPath) -> str:

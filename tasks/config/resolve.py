@@ -96,8 +96,8 @@ def load_experiment(path: str | Path, *, overrides: Sequence[str] = (), limit: i
     problems = [experiment.problem(fault.keypath, fault.message, fault.suggestion) for fault in faults]
     benchmark, block = written.benchmark, changed.data.get("benchmark")
     if benchmark is not None:
-        served = isinstance(engine, EndpointEngine)
-        problems += benchmark_problems(benchmark, arms=written.arms, served=served, experiment=experiment)
+        endpoint = engine if isinstance(engine, EndpointEngine) else None
+        problems += benchmark_problems(benchmark, arms=written.arms, endpoint=endpoint, experiment=experiment)
     if problems:
         raise ConfigError(problems)
     return Experiment(

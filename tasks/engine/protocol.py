@@ -1,7 +1,8 @@
 """What the flow process and the engine process say to each other: msgspec structs, as msgpack, over one ZeroMQ pair.
 
 Only msgspec and the standard library are imported here, so that the engine process stays free of everything else.
-Times are seconds of CLOCK_MONOTONIC, which both processes share.
+Times are seconds of CLOCK_MONOTONIC, which both processes share; a client on another machine has another one (see
+tasks/load/clocks.py).
 """
 
 from typing import Any
@@ -115,21 +116,31 @@ class Wake(Message):
     """Take the memory again; answered by a Done."""
 
 
+class ReadClock(Message):
+    """Say what the clock reads, at once; to a client on another machine. Answered by a Clock of the same number."""
+
+    number: int
+
+
 class Close(Message):
     """Shut the engine down and leave."""
 
 
-ToEngine = Build | Submit | Abort | ResetPrefixCache | Reschedule | Warm | MakeMasks | Stats | Sleep | Wake | Close
+ToEngine = (
+    Build | Submit | Abort | ResetPrefixCache | Reschedule | Warm | MakeMasks | Stats | Sleep | Wake | ReadClock | Close
+)
 
 # ---------------------------------------------------------------- engine -> flow
 
 
 class Hello(Message):
-    """The process is up and vLLM is imported. phases: process_start_s and import_s."""
+    """The process is up and vLLM is imported. phases: process_start_s and import_s. host: the name of its machine,
+    where that is another one than the flow's."""
 
     pid: int
     versions: dict[str, str]
     phases: dict[str, float]
+    host: str | None = None
 
 
 class Built(Message):
@@ -156,6 +167,9 @@ class WireResult(msgspec.Struct, kw_only=True):
 
     Of a server alone: output_tokens and prompt_tokens, as it counted them, where token_ids is empty because it does not
     name them; reasoning, which it keeps apart from the text; tries: how often the request was sent.
+
+    Of several clients of one server, set by the flow's end: client, the one that sent it; handed_ms, how long it took
+    to reach that one; clock_error_ms, by how much the times can be wrong where its clock is another machine's.
     """
 
     request_id: str
@@ -185,6 +199,9 @@ class WireResult(msgspec.Struct, kw_only=True):
     prompt_tokens: int | None = None
     reasoning: str | None = None
     tries: int | None = None
+    client: str | None = None
+    handed_ms: float | None = None
+    clock_error_ms: float | None = None
 
 
 class Results(Message):
@@ -286,6 +303,13 @@ class Warmed(Message):
     seconds: float
 
 
+class Clock(Message):
+    """What the clock read when the question of this number came, in seconds."""
+
+    number: int
+    at: float
+
+
 class StatsReply(Message):
     counters: dict[str, float]
 
@@ -311,7 +335,7 @@ class Failed(Message):
     traceback: str
 
 
-FromEngine = Hello | Built | Results | Progress | Steps | Warmed | StatsReply | Done | Refused | Failed
+FromEngine = Hello | Built | Results | Progress | Steps | Warmed | Clock | StatsReply | Done | Refused | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _to_engine = msgspec.msgpack.Decoder(ToEngine)

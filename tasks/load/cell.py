@@ -34,13 +34,22 @@ class Taken:
     result: WireResult | None = None
 
     @property
+    def sent_at(self) -> float | None:
+        """When it was sent: of several clients, by the one that sent it. None where it never was."""
+        if self.asked is None:
+            return None
+        handed_ms = None if self.result is None else self.result.handed_ms
+        return self.asked.submitted_at if handed_ms is None else self.asked.submitted_at + handed_ms / 1000
+
+    @property
     def measured(self) -> Measured:
         """As the metrics take it."""
         asked, result = self.asked, self.result
         if asked is None:
             return Measured(answered=False, prompt_tokens=len(self.request.prompt_token_ids))
         known = {
-            "sent_at": asked.submitted_at,
+            "sent_at": self.sent_at,
+            "clock_error_ms": None if result is None else result.clock_error_ms,
             "planned_at": asked.planned_at,
             "free_at": asked.free_at,
             "prompt_tokens": len(self.request.prompt_token_ids),

@@ -1,28 +1,31 @@
-"""Several engine processes as one server: for a load that one process alone cannot send, or read the answers of.
+"""Several clients as one server: for a load that one process alone cannot send, or read the answers of.
 
-Every process has its part of the requests, dealt in turns; the turns of one conversation go to the same one. They are
-processes of this machine, and stamp with its one monotonic clock.
+Every client has its part of the requests, dealt in turns; the turns of one conversation go to the same one. Those of
+this machine are processes that stamp with its one monotonic clock; those of others bring their own (tasks/load/clocks).
 """
 
+import socket as sockets
 import time
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from typing import Protocol
 
-import numpy as np
+import msgspec
 import zmq
 
 from schemas.errors import EngineError
 from tasks.engine.client import EngineClient
 from tasks.engine.failure import EngineDied
 from tasks.engine.protocol import Steps, WireRequest, WireResult
+from tasks.load.elsewhere import ClientElsewhere, differing
 
 _LOOK_MS = 200
 _CLOCK_S = 0.001
 _AT_A_TIME = 16
+BUILD_S = 120.0
+"""How long a client elsewhere may take to look at the server."""
 
 SessionOf = Callable[[WireRequest], str | None]
 
@@ -33,36 +36,52 @@ def conversation(request: WireRequest) -> str | None:
     return session if point else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lateness:
-    """How long after it was handed over a process sent a request, of all that one process answered. client: which one,
-    from 1."""
+class Client(Protocol):
+    """What a client must do, wherever it is; see EngineClient and ClientElsewhere."""
 
-    client: int
-    requests: int
-    p50_ms: float
-    p99_ms: float
-    most_ms: float
+    @property
+    def socket(self) -> "zmq.Socket[bytes]": ...
+
+    @property
+    def silent_s(self) -> float: ...
+
+    def submit(self, requests: list[WireRequest]) -> None: ...
+
+    def arrived(self) -> Iterator[WireResult]: ...
+
+    def take_steps(self) -> list[Steps]: ...
+
+    def abort_all(self) -> None: ...
+
+    def hung(self, why: str) -> EngineDied: ...
 
 
 class Clients:
-    """The processes, all of them built, as a `Server` (tasks/load/send.py). session_of: a request's conversation, None
-    for one that belongs to none."""
+    """The clients, all of them built, as a `Server` (tasks/load/send.py): processes of this machine, then those of
+    others. session_of: a request's conversation, None for one that belongs to none."""
 
-    def __init__(self, clients: Sequence[EngineClient], *, session_of: SessionOf = conversation) -> None:
-        if not clients:
+    def __init__(
+        self,
+        here: Sequence[EngineClient],
+        elsewhere: Sequence[ClientElsewhere] = (),
+        *,
+        session_of: SessionOf = conversation,
+    ) -> None:
+        if not here:
             raise ValueError("there is no client")
-        self._clients = list(clients)
+        self._here, self._elsewhere = list(here), list(elsewhere)
+        self._clients: list[Client] = [*here, *elsewhere]
+        own = sockets.gethostname()
+        self._names = [*(f"{own}/{n}" for n in range(1, len(here) + 1)), *(client.name for client in elsewhere)]
         self._session_of = session_of
         self._turn = 0
         self._poller = zmq.Poller()
-        for client in self._clients:
-            self._poller.register(client.socket, zmq.POLLIN)
+        for socket in {client.socket for client in self._clients}:
+            self._poller.register(socket, zmq.POLLIN)
         self._asked: dict[str, tuple[int, float]] = {}
         """By request: which process has it, and when that got it."""
         self._in_flight: Counter[int] = Counter()
         self._sessions: dict[str, int] = {}
-        self._late_ms = [array("d") for _ in self._clients]
 
     def submit(self, requests: list[WireRequest]) -> None:
         """Deals requests out. Raises EngineDied for a process that takes none."""
@@ -73,7 +92,8 @@ class Clients:
             now = time.monotonic()
             self._asked |= {request.request_id: (number, now) for request in part}
             self._in_flight[number] += len(part)
-            self._clients[number].submit(part)
+            with self._numbered(number):
+                self._clients[number].submit(part)
 
     def _chosen(self, request: WireRequest) -> int:
         session = self._session_of(request)
@@ -93,58 +113,49 @@ class Clients:
         came = False
         while not came:
             left_ms = (end - time.monotonic()) * 1000
-            ready = dict(self._poller.poll(max(0, int(min(_LOOK_MS, left_ms)))))
+            # One elsewhere may have been given its messages while another was asked: they share a socket.
+            there = any(client.has_come for client in self._elsewhere)
+            ready = dict(self._poller.poll(0 if there else max(0, int(min(_LOOK_MS, left_ms)))))
             for number, client in enumerate(self._clients):
                 # Where nothing came, all are asked: one that died says nothing.
-                if not ready or client.socket in ready:
-                    for result in self._arrived(number):
+                if there or not ready or client.socket in ready:
+                    with self._numbered(number):
+                        arrived = list(client.arrived())
+                    for result in arrived:
                         came = True
-                        yield result
+                        yield self._told(number, result)
             if left_ms <= 0:
                 return
 
-    def _arrived(self, number: int) -> Iterator[WireResult]:
+    @contextmanager
+    def _numbered(self, number: int) -> Iterator[None]:
+        """Says of one that died which one it was."""
         try:
-            for result in self._clients[number].arrived():
-                self._note(number, result)
-                yield result
+            yield
         except EngineDied as died:
             if len(self._clients) == 1:
                 raise
             raise died.after(f"it was client {number + 1} of {len(self._clients)}") from died
 
-    def _note(self, number: int, result: WireResult) -> None:
+    def _told(self, number: int, result: WireResult) -> WireResult:
+        """The result, with who sent it and how long the request took to get there."""
         asked = self._asked.pop(result.request_id, None)
         if asked is None:
-            return
+            return result
         self._in_flight[number] -= 1
         _, submitted_at = asked
         received_at = time.monotonic()
-        if not submitted_at - _CLOCK_S <= result.sent_at <= result.finished_at <= received_at + _CLOCK_S:
+        off_s = _CLOCK_S if result.clock_error_ms is None else _CLOCK_S + result.clock_error_ms / 1000
+        if not submitted_at - off_s <= result.sent_at <= result.finished_at <= received_at + off_s:
             times = [f"{moment:.6f} s" for moment in (submitted_at, result.sent_at, result.finished_at, received_at)]
             raise EngineError(
-                f"client {number + 1} of {len(self._clients)} has another clock than this process: a request was given "
-                f"to it at {times[0]}, sent at {times[1]}, answered at {times[2]}, and came back at {times[3]}"
+                f"client {number + 1} of {len(self._clients)} ({self._names[number]}) has another clock than this "
+                f"process: a request was given to it at {times[0]}, sent at {times[1]}, answered at {times[2]}, and "
+                f"came back at {times[3]}"
             )
-        self._late_ms[number].append((result.sent_at - submitted_at) * 1000)
-
-    def take_lateness(self) -> list[Lateness]:
-        """How late each process was since this was last asked; none of one that answered nothing."""
-        found = []
-        for number, late_ms in enumerate(self._late_ms):
-            if late_ms:
-                p50, p99, most = np.percentile(late_ms, [50, 99, 100])
-                found.append(
-                    Lateness(
-                        client=number + 1,
-                        requests=len(late_ms),
-                        p50_ms=float(p50),
-                        p99_ms=float(p99),
-                        most_ms=float(most),
-                    )
-                )
-        self._late_ms = [array("d") for _ in self._clients]
-        return found
+        return msgspec.structs.replace(
+            result, client=self._names[number], handed_ms=(result.sent_at - submitted_at) * 1000
+        )
 
     def take_steps(self) -> list[Steps]:
         """What all of them told of their steps since this was last asked."""
@@ -152,7 +163,7 @@ class Clients:
 
     def reset_prefix_cache(self) -> None:
         """Has the server behind them forget its prefixes: one of them says so. Only between requests."""
-        self._clients[0].reset_prefix_cache()
+        self._here[0].reset_prefix_cache()
 
     def abort_all(self) -> None:
         """Stops whatever runs; what had already finished still comes."""
@@ -163,8 +174,8 @@ class Clients:
 
     @property
     def pids(self) -> list[int]:
-        """The supervisors' ids, one for each process."""
-        return [client.pid for client in self._clients]
+        """The supervisors' ids, one for each process of this machine."""
+        return [client.pid for client in self._here]
 
     @property
     def silent_s(self) -> float:
@@ -175,7 +186,7 @@ class Clients:
         """The error for a process that lives and says nothing. why: how that was noticed."""
         return self._most_silent().hung(why)
 
-    def _most_silent(self) -> EngineClient:
+    def _most_silent(self) -> Client:
         return max(
             (client for number, client in enumerate(self._clients) if self._in_flight[number] > 0),
             key=lambda client: client.silent_s,
@@ -184,11 +195,15 @@ class Clients:
 
 
 @contextmanager
-def beside(first: EngineClient, *, n: int, session_of: SessionOf = conversation) -> Iterator[Clients]:
-    """n processes: one that stands, and others that are built as it was and end with this.
+def beside(
+    first: EngineClient, *, n: int, elsewhere: Sequence[ClientElsewhere] = (), session_of: SessionOf = conversation
+) -> Iterator[Clients]:
+    """n processes: one that stands, and others that are built as it was and end with this; and those that came from
+    other machines, which are built here too.
 
     Of an endpoint, the first one alone reads the server's own metrics: they are of the whole server. Raises ValueError
-    where the first is not built, and EngineDied, with its log's end, where another cannot be."""
+    where the first is not built, EngineDied, with its log's end, where another cannot be, and EngineError where one
+    elsewhere finds another server."""
     standing, log = first.standing, first.log_path
     if standing is None:
         raise ValueError("the first client is not built")
@@ -204,4 +219,10 @@ def beside(first: EngineClient, *, n: int, session_of: SessionOf = conversation)
         with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="clients") as pool:
             for built in [pool.submit(client.build, model=standing.model, options=options) for client in more]:
                 built.result()
-        yield Clients([first, *more], session_of=session_of)
+        for client in elsewhere:
+            found = client.build(model=standing.model, options=options, timeout_s=BUILD_S)
+            if others := differing(standing.built.resolved, found.resolved):
+                raise EngineError(
+                    f"the client {client.name} finds another server than this machine: {'; '.join(others)}"
+                )
+        yield Clients([first, *more], elsewhere, session_of=session_of)

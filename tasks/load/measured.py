@@ -12,7 +12,7 @@ class Measured:
     when the first and the last new tokens came; first_text_at: the first text, which an engine may hold back. gaps_ms:
     between arrivals, each with the tokens that it brought in gap_tokens; the first arrival is no gap. answered: whether
     it came to an answer; one that failed has no times that count, whatever came before. output_tokens: the engine's
-    count."""
+    count. clock_error_ms: by how much the times can be wrong, where another machine stamped them."""
 
     answered: bool
     sent_at: float | None = None
@@ -25,6 +25,7 @@ class Measured:
     gap_tokens: Sequence[int] = ()
     prompt_tokens: int = 0
     output_tokens: int | None = None
+    clock_error_ms: float | None = None
 
     @property
     def asked_at(self) -> float | None:

@@ -10,6 +10,7 @@ from tasks.load.measured import Measured
 from tasks.load.metric import Latency, Total
 from tasks.load.metrics import (
     client_queue,
+    clock_error,
     e2e,
     failed_share,
     gap,
@@ -33,6 +34,7 @@ LATENCIES: tuple[Latency, ...] = (
     e2e.METRIC,
     client_queue.METRIC,
     late.METRIC,
+    clock_error.METRIC,
 )
 TOTALS: tuple[Total, ...] = (
     output_tokens_per_s.METRIC,

@@ -44,7 +44,7 @@ def _row(taken: Taken, context: RowContext, *, repeat: int, lost: str) -> Row:
     }
     if result is not None:
         row["output_tokens"] = None if result.error is not None else output_tokens(result)
-        row |= _latencies(taken.measured)
+        row |= _latencies(taken.measured) | {"client": result.client, "clock_error_ms": result.clock_error_ms}
     if not request.dataset:
         row |= {"output": None, "output_token_ids": None}
     return row
@@ -56,7 +56,7 @@ def _asked_times(taken: Taken, context: RowContext) -> Row:
         return {}
     return {
         "planned_at": context.utc(asked.planned_at),
-        "sent_at": context.utc(asked.submitted_at),
+        "sent_at": context.utc(taken.sent_at),
         "client_queue_ms": asked.client_queue_ms,
     }
 
@@ -91,7 +91,7 @@ def cell_row(run: CellRun, *, prompts: str, context: RowContext, abandoned: bool
 
 
 def cell_metrics(run: CellRun, *, slo: Slo) -> list[Aggregate]:
-    """The metrics `perf.*` of the cell, and its latencies by dataset, by adapter and by length of the prompt, where
+    """The metrics `perf.*` of the cell, and its latencies by dataset, adapter, length of the prompt and client, where
     there are several. A load that changes has no steady part."""
     arm, cell_id = run.point.arm, run.cell_id
     taken = run.measured
@@ -106,13 +106,20 @@ def cell_metrics(run: CellRun, *, slo: Slo) -> list[Aggregate]:
 
 
 def _parts(taken: Sequence[Taken]) -> dict[str, dict[str, list[Measured]]]:
-    parts: dict[str, dict[str, list[Measured]]] = {"dataset": {}, "adapter": {}, "bucket": {}}
+    parts: dict[str, dict[str, list[Measured]]] = {
+        "dataset": {},
+        "adapter": {},
+        "bucket": {},
+        "client": {},
+    }
     for each in sorted(taken, key=lambda one: len(one.request.prompt_token_ids)):
         request, measured = each.request, each.measured
         if request.dataset:
             parts["dataset"].setdefault(request.dataset, []).append(measured)
         parts["adapter"].setdefault(request.adapter or "none", []).append(measured)
         parts["bucket"].setdefault(bucket(len(request.prompt_token_ids)), []).append(measured)
+        if each.result is not None and each.result.client is not None:
+            parts["client"].setdefault(each.result.client, []).append(measured)
     return parts
 
 

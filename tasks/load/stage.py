@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tasks.engine.stage import build_engine
 from tasks.load.attended import Attended
 from tasks.load.cell import CellRun, Phase, run_cell
 from tasks.load.clients import Clients, beside
+from tasks.load.elsewhere import ClientElsewhere
 from tasks.load.finish import Found, finish, is_measured, leave_behind
 from tasks.load.questions import Questions
 from tasks.load.rows import cell_metrics, cell_row, request_rows
@@ -40,22 +41,33 @@ _PHASES: tuple[Phase, ...] = ("warmup", "measure", "cooldown")
 
 Say = Callable[[int, int, str], None]
 """Cells done, cells in all as far as is known, and what is measured now."""
+Gather = Callable[[Callable[[str], None]], AbstractContextManager[Sequence[ClientElsewhere]]]
+"""Has clients on other machines come, and sends them home at its end. It is given what to say meanwhile."""
 
 
 def measure_load(
-    session: Session, engine: EngineKeeper, *, built: BuiltEngine, folder: Path, say: Say | None = None
+    session: Session,
+    engine: EngineKeeper,
+    *,
+    built: BuiltEngine,
+    folder: Path,
+    say: Say | None = None,
+    gather: Gather | None = None,
 ) -> MeasuredSummary:
     """Measures the run's benchmark; writes cells, requests, steps, telemetry and the metrics `perf.*`.
 
     A run that is resumed measures everything anew, as half of its cells would be of another engine and another day,
-    unless it had measured everything. folder: the model's, for its tokenizer. Raises EngineError where the engine died
-    too often; what had been measured is on disk."""
+    unless it had measured everything. folder: the model's, for its tokenizer. gather: where `client_hosts` asks for
+    clients on other machines. Raises EngineError where the engine died too often, or clients did not come; what had
+    been measured is on disk."""
     benchmark = session.run.experiment.benchmark
     if benchmark is None:
         raise ValueError("the experiment has no benchmark")
     began = time.monotonic()
     session.built = built
-    measuring = _Measuring(session, engine, benchmark, built=built, folder=folder, say=say)
+    if benchmark.client_hosts is not None and gather is None:
+        raise ValueError("nobody has clients on other machines come")
+    measuring = _Measuring(session, engine, benchmark, built=built, folder=folder, say=say, gather=gather)
     if session.run.resumed and is_measured(session):
         return MeasuredSummary(cells=0, requests=0, failed=0, statuses={}, wall_s=0.0, warnings=[])
     try:
@@ -82,12 +94,14 @@ class _Measuring:
         built: BuiltEngine,
         folder: Path,
         say: Say | None,
+        gather: Gather | None,
     ) -> None:
         self._session = session
         self._engine = engine
         self._benchmark = benchmark
         self._built = built
         self._say = say
+        self._gather = gather if benchmark.client_hosts is not None else None
         self._arms = measured_arms(benchmark, session.run.experiment.arms)
         self._points = points(benchmark, arms=self._arms)
         self._questions = Questions(
@@ -120,10 +134,11 @@ class _Measuring:
         if self._session.run.resumed:
             leave_behind(self._session)
         self._telemetry.start()
-        if self._benchmark.clients == 1:
-            self._every_cell()
-            return
-        with beside(self._engine.client, n=self._benchmark.clients) as self._clients:
+        with ExitStack() as stack:
+            elsewhere = [] if self._gather is None else stack.enter_context(self._gather(self._waits))
+            if elsewhere or self._benchmark.clients > 1:
+                own = beside(self._engine.client, n=self._benchmark.clients, elsewhere=elsewhere)
+                self._clients = stack.enter_context(own)
             self._every_cell()
         self._clients = None
 
@@ -295,6 +310,10 @@ class _Measuring:
             context=self._clock,
             abandoned=run.cell_id in self._found.abandoned,
         )
+
+    def _waits(self, said: str) -> None:
+        if self._say is not None:
+            self._say(0, max(self._total, 1), said)
 
     def _tell(self, run: CellRun, answers: int) -> None:
         if self._say is not None:

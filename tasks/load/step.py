@@ -14,7 +14,13 @@ from tasks.session import Session
 
 @task(name="measure load", cache_policy=NO_CACHE, persist_result=False)
 def measure_load(
-    session: Session, engine: EngineKeeper, *, built: BuiltEngine, folder: Path, say: stage.Say
+    session: Session,
+    engine: EngineKeeper,
+    *,
+    built: BuiltEngine,
+    folder: Path,
+    say: stage.Say,
+    gather: stage.Gather | None = None,
 ) -> MeasuredSummary:
     """See tasks.load.stage.measure_load."""
-    return stage.measure_load(session, engine, built=built, folder=folder, say=say)
+    return stage.measure_load(session, engine, built=built, folder=folder, say=say, gather=gather)

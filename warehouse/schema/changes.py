@@ -75,7 +75,7 @@ CHANGES: tuple[Change, ...] = (
             *(f"telemetry.{column}" for column in _TELEMETRY.split()),
             *(f"cells.{column}" for column in ("point_id", "load", "prompts", "warmup_started_at")),
             *(f"samples.{column}" for column in ("windows", "window_tokens")),
-            *(f"requests.{column}" for column in ("repair_try", "tries")),
+            *(f"requests.{column}" for column in ("repair_try", "tries", "client", "clock_error_ms")),
             *(f"scores.{column}" for column in ("base_metric", "numerator", "denominator")),
             *(f"judgements.{column}" for column in _JUDGEMENTS.split()),
             *(f"gates.{column}" for column in _GATES.split()),

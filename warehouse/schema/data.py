@@ -122,6 +122,15 @@ REQUESTS = Table(
         count(
             "tries", "", "How often it was sent to a server, until an answer began; NULL for an engine of one's own."
         ),
+        text(
+            "client",
+            "Of several clients that sent a measured load together: the one that sent this request, as HOST/NUMBER.",
+        ),
+        number(
+            "clock_error_ms",
+            "ms",
+            "By how much the times of a request that another machine sent can be wrong; NULL for one of this machine.",
+        ),
         count(
             "repair_try",
             "",

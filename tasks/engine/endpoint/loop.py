@@ -78,11 +78,14 @@ class EndpointLoop:
         left, and again after each message that is sent."""
         while self._has_come():
             message = protocol.decode_to_engine(self._socket.recv(zmq.NOBLOCK))
-            if isinstance(message, protocol.Submit) and self._asker is not None:
-                for request in message.requests:
-                    self._submit(request, self._asker)
-            else:
-                self._commands.put_nowait(message)
+            match message:
+                case protocol.ReadClock():
+                    self._send(protocol.Clock(number=message.number, at=time.monotonic()))
+                case protocol.Submit() if self._asker is not None:
+                    for request in message.requests:
+                        self._submit(request, self._asker)
+                case _:
+                    self._commands.put_nowait(message)
 
     def _has_come(self) -> bool:
         return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)

@@ -37,7 +37,7 @@ _PERF = tuple(
         *("joules_per_output_token", "cost_per_million_output_tokens"),
     )
 )
-_PARTS = ("perf.bucket.", "perf.dataset.", "perf.adapter.")
+_PARTS = ("perf.bucket.", "perf.dataset.", "perf.adapter.", "perf.client.")
 _FAILED_OF = "timing.ttft_ms.p50"
 _NOT_COMPARED = ("block_size", "core", "cores", "cudagraph_capture_sizes", "grammar_whitespace")
 """Options that follow from others or from the machine: in the plan, not among the params."""
