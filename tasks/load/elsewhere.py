@@ -110,7 +110,8 @@ class Meeting:
             if left_s <= 0:
                 came = ", ".join(client.name for client in self._came.values()) or "none"
                 raise EngineError(
-                    f"{here} of {n} clients on other machines came to {self.address} within {within_s:.0f} s ({came})"
+                    f"{here} of {n} clients on other machines came to {self.address} within {within_s:.0f} s ({came}): "
+                    "does `assay worker clients` run on each, and do they reach this address?"
                 )
             self.socket.poll(int(1000 * min(_LOOK_S, left_s)), zmq.POLLIN)
             self.pump()

@@ -31,6 +31,7 @@ def test_healthy_and_registered(up: Up) -> None:
     names = {f"{each['name']}" for each in up.post("/deployments/filter", {})}
     assert names == {
         *("quickstart", "nightly", "weekly", "service", "engine-matrix", "quickstart-engine", "faults", "hourly"),
+        "load",
     }
     of_engines = ("bench/service", "sweep/engine-matrix", "ablate/quickstart", "tune/quickstart-engine")
     for name, pool in {**dict.fromkeys(of_engines, "gpu"), "grammars/faults": "cpu"}.items():
@@ -38,7 +39,7 @@ def test_healthy_and_registered(up: Up) -> None:
     nightly = up.deployment("experiment/nightly")["schedules"]
     assert [(each["slug"], each["schedule"]["timezone"]) for each in nightly] == [("nightly", "Etc/UTC")]
     pools = {pool["name"]: pool["concurrency_limit"] for pool in up.post("/work_pools/filter", {})}
-    assert pools["gpu"] == 1
+    assert pools["gpu"] == 1 and "clients" in pools
     automations = [each["name"] for each in up.post("/automations/filter", {})]
     assert len([name for name in automations if name.startswith("assay: ")]) == 3
     # The bounds of 1.5 GB and 30 s hold on a machine that does nothing else; the bench measures them there.

@@ -2,7 +2,6 @@
 
 The server is one of this machine and writes down when each call came, so that what is said of a time can be checked."""
 
-import contextlib
 import json
 import multiprocessing
 import os
@@ -33,19 +32,13 @@ from tasks.load.lend import lent, wait_for_the_end
 from tasks.load.send import Planned, Sent, send
 from tests.bench.endpoint import FIRST_NUMBER, serve
 from tests.conftest import ROOT
+from tests.machines import HAS_NAMESPACES, elsewhere
 
 AHEAD_S = 5000.0
 TTFT_S, TPOT_S, TOKENS = 0.03, 0.005, 8
 
 
-def _has_time_namespaces() -> bool:
-    with contextlib.suppress(OSError):
-        tried = subprocess.run(["unshare", "-T", "--monotonic", "1", "-u", "true"], capture_output=True, check=False)
-        return tried.returncode == 0
-    return False
-
-
-another_clock = pytest.mark.skipif(not _has_time_namespaces(), reason="no time namespaces here (unshare -T)")
+another_clock = pytest.mark.skipif(not HAS_NAMESPACES, reason="no time namespaces here (unshare -T)")
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +59,23 @@ def machines(
 ) -> Iterator[list[subprocess.Popen[str]]]:
     """For each name a client on a machine of that name, with a clock of its own."""
     environment = os.environ | {VARIABLE: meeting.ticket.text(), "PYTHONPATH": str(ROOT)} | dict(variables or {})
-    command = f'hostname "$0" && exec {sys.executable} -m tasks.engine.endpoint {meeting.address} 0.0'
+    command = [sys.executable, "-m", "tasks.engine.endpoint", meeting.address, "0.0"]
     started: list[subprocess.Popen[str]] = []
     try:
         for name in hosts:
-            own = ["unshare", "-T", "--monotonic", str(int(ahead_s)), "-u", "--fork", "sh", "-c", command, name]
             started.append(
                 subprocess.Popen(
-                    own, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT
+                    elsewhere(name, *command, ahead_s=ahead_s),
+                    env=environment,
+                    text=True,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    cwd=ROOT,
                 )
             )
         yield started
     finally:
         for process in started:
-            for each in [*psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []:
-                each.kill()
             process.kill()
             process.communicate()
 
