@@ -50,7 +50,7 @@ def client(address: Address = "", ticket: Ticket = "", processes: Processes = 1,
         pages.refusal_explained(),
         lent(address=address, ticket=ticket, processes=processes, logs=logs) as started,
     ):
-        log.info("%d clients on %s for the run %s at %s", processes, host, run, address)
+        log.info("%d of the run %s's clients are on %s; it waits at %s", processes, run, host, address)
         wait_for_the_end(started)
-    log.info("the run has sent them home")
+    log.info("the load is over: the run has sent them home")
     return Lent(host=host, processes=processes)

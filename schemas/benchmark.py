@@ -1,5 +1,6 @@
 """What load is put on the engine, with which prompts, and how often: the block `benchmark` of an experiment."""
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
@@ -191,15 +192,29 @@ class ClientHosts(Config):
     workers: Annotated[int, Field(ge=1, le=255)]
     """How many other machines. `assay worker clients` runs on each; each sends with as many processes as `clients`
     says, as this machine does."""
-    address: Annotated[str, Field(min_length=1, pattern=r"^[^\s/]+$")] | None = None
+    address: str | None = None
     """This machine's name or address, as the others reach it. Without it: the one that it has towards the Prefect
     server."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """The port that they come to, where a firewall lets only some through; 0: any that is free."""
-    deployment: Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")] = "client/load"
+    deployment: str = "client/load"
     """The deployment that each of them is a run of."""
     wait_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
     """Seconds for which they are waited for."""
+
+    @field_validator("address")
+    @classmethod
+    def _a_host(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+", value):
+            raise ValueError(f"`{value}` names no host: as in 10.0.0.5 or bench.example, without http:// and a port")
+        return value
+
+    @field_validator("deployment")
+    @classmethod
+    def _of_a_flow(cls, value: str) -> str:
+        if not re.fullmatch(r"[^/]+/[^/]+", value):
+            raise ValueError(f"`{value}` is no deployment: the flow's name and its own, as in client/load")
+        return value
 
 
 class Benchmark(Config):

@@ -468,5 +468,15 @@ GROUP BY r.run_id, c.point_id, r.request_id, r.ttft_ms
 ORDER BY r.ttft_ms DESC, r.request_id
 LIMIT 10""",
     ),
+    Recipe(
+        "Which of the machines that sent a load together was slow, and how well is its clock known?",
+        """SELECT run_id, client, count(*) AS requests, count(*) FILTER (error IS NOT NULL) AS failed,
+    round(median(ttft_ms), 1) AS ttft_ms, round(median(tpot_ms), 2) AS tpot_ms,
+    round(max(clock_error_ms), 2) AS clock_error_ms
+FROM requests
+WHERE phase = 'measure' AND client IS NOT NULL
+GROUP BY run_id, client
+ORDER BY run_id DESC, client""",
+    ),
 )
 """In the order in which one gets to know a warehouse."""

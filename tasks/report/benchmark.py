@@ -16,7 +16,9 @@ KNEE = "knee_requests_per_s"
 _OF_KNEE = "knee-"
 """How the names of the rates below a knee begin: each is a share of it."""
 _PART = re.compile(
-    r"perf\.(?P<what>dataset|adapter|bucket)\.(?P<name>.+)\.(?P<figure>(?:ttft|tpot|gap|e2e)_ms\.p(?:50|99))", re.DOTALL
+    r"perf\.(?P<what>dataset|adapter|bucket|client)\.(?P<name>.+)"
+    r"\.(?P<figure>(?:ttft|tpot|gap|e2e|late|clock_error)_ms\.p(?:50|99))",
+    re.DOTALL,
 )
 _MOST_REASONS = 12
 _CLIENT_LATE = "client_late"
@@ -162,7 +164,7 @@ class Part(NamedTuple):
     figures: dict[str, Figure]
 
 
-PARTS = {"bucket": "By length of the prompt", "dataset": "By dataset", "adapter": "By adapter"}
+PARTS = {"bucket": "By length of the prompt", "dataset": "By dataset", "adapter": "By adapter", "client": "By client"}
 """What a point can be taken apart by, and the heading of its table."""
 
 

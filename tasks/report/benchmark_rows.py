@@ -29,6 +29,8 @@ _WIDE_CHANGE = 10.0
 _STEADY = f"{PERF}steady_output_tokens_per_s"
 LATENCIES = ("ttft_ms.p50", "ttft_ms.p99", "tpot_ms.p50", "tpot_ms.p99", "gap_ms.p99", "e2e_ms.p50", "e2e_ms.p99")
 OF_PARTS = ("ttft_ms.p50", "ttft_ms.p99", "tpot_ms.p50", "tpot_ms.p99", "e2e_ms.p50", "e2e_ms.p99")
+OF_CLIENTS = ("ttft_ms.p50", "ttft_ms.p99", "tpot_ms.p50", "e2e_ms.p50", "late_ms.p99", "clock_error_ms.p99")
+"""Of clients one asks too whether one of them was late, or its clock not well known."""
 _WAITED = "client_queue_ms.p99"
 _ALWAYS = ("output_tokens_per_s", "requests_per_s")
 _WHERE_THERE = (
@@ -125,12 +127,17 @@ def part_rows(data: ReportData) -> dict[str, list[dict[str, Any]]]:
                 "name": bucket_words(part.name) if what == "bucket" else part.name,
                 "load": load_words(part.point),
                 "arm": part.point.arm,
-                "cells": [as_cell(part.figures.get(name)) for name in OF_PARTS],
+                "cells": [as_cell(part.figures.get(name)) for name in part_figures(what)],
             }
             for part in found
         ]
         for what, found in parts(data).items()
     }
+
+
+def part_figures(what: str) -> tuple[str, ...]:
+    """The columns of a table of parts, by the metrics' names without `perf.`."""
+    return OF_CLIENTS if what == "client" else OF_PARTS
 
 
 def cell_rows(data: ReportData) -> list[dict[str, Any]]:

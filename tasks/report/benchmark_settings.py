@@ -130,8 +130,13 @@ def _repeats(data: ReportData, block: Mapping[str, Any]) -> str:
 
 
 def _clients(block: Mapping[str, Any]) -> str:
-    clients = block.get("clients")
-    return f"{clients} processes, each with a part of the load" if is_number(clients) and clients > 1 else ""
+    clients, hosts = block.get("clients"), block.get("client_hosts")
+    workers = hosts.get("workers") if isinstance(hosts, Mapping) else None
+    many = is_number(clients) and clients > 1
+    if is_number(workers):
+        each = f"{clients} processes on each" if many else "one process on each"
+        return f"this machine and {workers} more, {each}, all with a part of the load"
+    return f"{clients} processes, each with a part of the load" if many else ""
 
 
 def _prices(prices: Any) -> str:

@@ -176,4 +176,4 @@ def _mean(found: list[float]) -> float:
 
 def same_questions(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two blocks `benchmark` ask the same, so that points of one name can stand side by side."""
-    return all(one.get(key) == other.get(key) for key in ("prompts", "answers", "clients"))
+    return all(one.get(key) == other.get(key) for key in ("prompts", "answers", "clients", "client_hosts"))

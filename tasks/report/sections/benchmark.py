@@ -8,6 +8,7 @@ from tasks.report.benchmark_rows import (
     arm_rows,
     cell_rows,
     latency_rows,
+    part_figures,
     part_rows,
     throughput_heads,
     throughput_rows,
@@ -35,6 +36,7 @@ def section(data: ReportData) -> Section | None:
             "heads": throughput_heads(data),
             "throughputs": throughput_rows(data),
             "part_heads": PARTS,
+            "part_columns": {what: [_head(name) for name in part_figures(what)] for what in PARTS},
             "parts": part_rows(data),
             "arms_compared": arm_rows(data),
             "arm_grid": arm_grid(data),
@@ -50,3 +52,8 @@ def section(data: ReportData) -> Section | None:
             "earlier": len({row["run_id"] for row in data.earlier_points}),
         },
     )
+
+
+def _head(name: str) -> str:
+    """`ttft p50` of `ttft_ms.p50`."""
+    return name.replace("_ms.", " ").replace("_", " ")

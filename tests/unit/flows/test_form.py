@@ -8,6 +8,7 @@ from prefect.utilities.callables import parameter_schema
 
 from flows.ablate import ablate
 from flows.bench import bench
+from flows.client import client
 from flows.compare import compare
 from flows.experiment import experiment
 from flows.form import AS_CONFIGURED, form_overrides
@@ -19,7 +20,7 @@ from flows.tune import tune
 from schemas.errors import ConfigError
 from tasks.config.resolve import load_experiment
 
-FLOWS = (experiment, bench, compare, noise, sweep, ablate, tune, grammars, maintain)
+FLOWS = (experiment, bench, client, compare, noise, sweep, ablate, tune, grammars, maintain)
 SNAPSHOTS = Path(__file__).with_name("form_schemas.json")
 NOTHING = {
     "model": AS_CONFIGURED,

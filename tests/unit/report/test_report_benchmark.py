@@ -24,7 +24,17 @@ from tasks.report.benchmark import (
     points,
     remarks,
 )
-from tasks.report.benchmark_rows import TOO_WIDE, Cell, arm_grid, arm_rows, as_cell, cell_rows, latency_rows
+from tasks.report.benchmark_rows import (
+    OF_CLIENTS,
+    TOO_WIDE,
+    Cell,
+    arm_grid,
+    arm_rows,
+    as_cell,
+    cell_rows,
+    latency_rows,
+    part_rows,
+)
 from tasks.report.benchmark_settings import length_words, settings
 from tasks.report.build import render
 from tasks.report.data import ReportData, from_tables
@@ -335,3 +345,11 @@ def test_every_table_of_the_section_has_heads_for_its_columns(page: str) -> None
         columns = last.count("<th ") + head.count('rowspan="2"')
         widths = {row.count("<td") + row.count("<th ") for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL)}
         assert widths == {columns}, head
+
+
+def test_clients_have_a_table_of_their_own(data: ReportData) -> None:
+    found = part_rows(data)["client"]
+    assert [(row["name"], row["arm"]) for row in found] == [("loadgen-1/1", "free"), ("vm/1", "free")]
+    far, near = (dict(zip(OF_CLIENTS, row["cells"], strict=True)) for row in found)
+    assert far["clock_error_ms.p99"] is not None and far["clock_error_ms.p99"].text == "0.25"
+    assert near["clock_error_ms.p99"] is None and near["ttft_ms.p50"] is not None

@@ -96,6 +96,8 @@ def _request(repeat: int, number: int) -> dict[str, Any]:
         "ttft_ms": 50.0 + 100 * number,
         "tpot_ms": 20.0,
         "e2e_ms": 1230.0 + 100 * number,
+        "client": ("gpu-1/1", "loadgen-1/1")[number],
+        "clock_error_ms": (None, 0.21)[number],
     }
 
 
