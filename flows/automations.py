@@ -14,7 +14,7 @@ SILENT_FOR = timedelta(seconds=75)
 PENDING_FOR = timedelta(minutes=5)
 """From being taken by a worker to the flow's first line; seconds, unless the worker is gone."""
 
-FLOWS = ["experiment", "bench", "compare", "noise", "sweep", "ablate", "tune", "grammars", "maintain"]
+FLOWS = ["experiment", "bench", "client", "compare", "noise", "sweep", "ablate", "tune", "grammars", "maintain"]
 """Only these are watched: the server may be one that other people's flows use, with their own idea of silence."""
 
 _RUNS = {"prefect.resource.id": "prefect.flow-run.*"}

@@ -41,8 +41,11 @@ def down() -> None:
 
 
 @app.command()
-def worker(pool: Annotated[str, typer.Argument(metavar="POOL", help="gpu or cpu.")]) -> None:
-    """Become Prefect's worker for a pool: what a service on a GPU host runs. ASSAY_PREFECT_API_URL names the server."""
+def worker(pool: Annotated[str, typer.Argument(metavar="POOL", help="gpu, cpu, or clients.")]) -> None:
+    """Become Prefect's worker for a pool: what a service on a GPU host runs. ASSAY_PREFECT_API_URL names the server.
+
+    gpu runs experiments, cpu what needs no engine, clients this machine's part of loads that several machines send.
+    """
     from flows.commands.worker import work  # noqa: PLC0415
 
     work(pool=pool)

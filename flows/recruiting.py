@@ -10,7 +10,7 @@ from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.states import Cancelling
 
 from schemas.benchmark import Benchmark, ClientHosts
@@ -54,10 +54,13 @@ def _gathered(
             "processes": processes,
             "run": run_id,
         }
-        flow_runs = [
-            client.create_flow_run_from_deployment(deployment, parameters=parameters, tags=["assay-client"])
-            for _ in range(hosts.workers)
-        ]
+        try:
+            flow_runs = [
+                client.create_flow_run_from_deployment(deployment, parameters=parameters, tags=["assay-client"])
+                for _ in range(hosts.workers)
+            ]
+        except PrefectHTTPStatusError as error:
+            raise RunError(f"the Prefect server creates no run of {hosts.deployment}: {error}") from error
         looked_at = time.monotonic()
 
         def look() -> None:

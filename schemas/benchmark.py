@@ -196,7 +196,7 @@ class ClientHosts(Config):
     """This machine's name or address, as the others reach it. Without it: the one that it has towards the Prefect
     server."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 0
-    """The port that they come to, where a firewall lets only some through; 0: any that is free."""
+    """The port that each client process comes to, where a firewall lets only some through; 0: any that is free."""
     deployment: str = "client/load"
     """The deployment that each of them is a run of."""
     wait_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0

@@ -50,6 +50,12 @@ ASSAY = (
         is_="Where launched runs look for `configs/`; set by `assay worker` to the folder that it was started in.",
         without_it="the empty folder that Prefect makes for a run",
     ),
+    Variable(
+        name="ASSAY_CLIENT_TICKET",
+        is_="What lets a client on another machine join a run; set by the flow `client` for the processes that it"
+        " starts, and worth nothing once the run is over.",
+        without_it="no client is started by hand",
+    ),
 )
 """Every variable of assay's own. A test looks for others in the code."""
 

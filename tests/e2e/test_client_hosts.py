@@ -136,6 +136,8 @@ def test_where_nobody_comes_it_is_said(up: Up, server: str, tmp_path: Path) -> N
     assert done.code == 1
     assert "0 of 2 clients on other machines came to tcp://127.0.0.1:" in done.stderr and "(none)" in done.stderr
     assert "assay worker clients" in done.stderr
+    waiting = {"flow_runs": {"tags": {"all_": ["assay-client"]}, "state": {"type": {"any_": ["SCHEDULED", "PENDING"]}}}}
+    assert up.post("/flow_runs/filter", waiting) == []
 
 
 def test_without_a_server_that_others_reach(server: str, tmp_path: Path, model_dir: Path) -> None:

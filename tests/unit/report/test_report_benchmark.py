@@ -351,5 +351,5 @@ def test_clients_have_a_table_of_their_own(data: ReportData) -> None:
     found = part_rows(data)["client"]
     assert [(row["name"], row["arm"]) for row in found] == [("loadgen-1/1", "free"), ("vm/1", "free")]
     far, near = (dict(zip(OF_CLIENTS, row["cells"], strict=True)) for row in found)
-    assert far["clock_error_ms.p99"] is not None and far["clock_error_ms.p99"].text == "0.25"
+    assert far["clock_error_ms.p99"] is not None and far["clock_error_ms.p99"].text == "0.250"
     assert near["clock_error_ms.p99"] is None and near["ttft_ms.p50"] is not None
