@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from schemas.errors import AssayError
@@ -88,21 +89,23 @@ def read_rows(
     *,
     columns: Sequence[str] | None = None,
     parse_json: bool = False,
+    where: tuple[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of a table as dicts, the highest revision of each key, of one run or of all.
 
     For small use: everything is held in memory (columns limits what is read). A JSON column comes as its text, or
-    parsed with parse_json; a map as a dict. Raises ValueError for an unknown table or column, AssayError for a file of
+    parsed with parse_json; a map as a dict. where: only rows that have this text in this column, which must be the same
+    in every revision of a key. Raises ValueError for an unknown table or column, AssayError for a file of
     a newer assay, or one that is broken.
     """
     every = _files(home=home, table=table, run_id=run_id)
     info = TABLES[table]
     wanted = list(info.names if columns is None else columns)
-    if unknown := sorted(set(wanted) - set(info.names)):
+    if unknown := sorted({*wanted, *([] if where is None else [where[0]])} - set(info.names)):
         raise ValueError(f"{table} has no column {', '.join(unknown)}; it has {', '.join(info.names)}")
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for files in every:
-        for row in _run_rows(home=home, files=files, wanted=wanted):
+        for row in _run_rows(home=home, files=files, wanted=wanted, where=where):
             key = tuple(row[name] for name in info.key)
             if key not in rows or row["revision"] >= rows[key]["revision"]:
                 rows[key] = row
@@ -120,24 +123,34 @@ def _files(*, home: Path, table: str, run_id: str | None) -> list[RunFiles]:
     return [run_files(home=home, table=table, run_id=each) for each in ids]
 
 
-def _run_rows(*, home: Path, files: RunFiles, wanted: Sequence[str]) -> list[dict[str, Any]]:
+def _run_rows(
+    *, home: Path, files: RunFiles, wanted: Sequence[str], where: tuple[str, str] | None
+) -> list[dict[str, Any]]:
     for _ in range(_READ_AGAIN):
         try:
-            return [row for path in files.paths for row in _file_rows(path=path, table=files.table, wanted=wanted)]
+            return [
+                row
+                for path in files.paths
+                for row in _file_rows(path=path, table=files.table, wanted=wanted, where=where)
+            ]
         except FileNotFoundError:
             # A clean-up took files that were superseded after they were listed.
             files = run_files(home=home, table=files.table, run_id=files.run_id)
     raise AssayError(f"{files.folder}: files vanish while they are read (is another program deleting them?)")
 
 
-def _file_rows(*, path: Path, table: str, wanted: Sequence[str]) -> list[dict[str, Any]]:
+def _file_rows(*, path: Path, table: str, wanted: Sequence[str], where: tuple[str, str] | None) -> list[dict[str, Any]]:
     info: Table = TABLES[table]
-    needed = {*wanted, *info.key, "revision"}
+    needed = {*wanted, *info.key, "revision", *([] if where is None else [where[0]])}
     try:
         with pq.ParquetFile(path) as file:
             check_version(metadata=file.metadata.metadata, source=str(path))
             present = [name for name in info.names if name in needed and name in file.schema_arrow.names]
+            if where is not None and where[0] not in present:
+                return []
             content = file.read(columns=present)
+        if where is not None:
+            content = content.filter(pc.equal(content[where[0]], where[1]))
         absent = {name: None for name in needed if name not in present}
         return [absent | row for row in content.to_pylist(maps_as_pydicts="lossy")]
     except FileNotFoundError:

@@ -214,6 +214,10 @@ class EngineClient:
         if isinstance(message, protocol.Refused):
             raise EngineError(f"the engine cannot forget its cached prefixes: {message.reason}")
 
+    def cell_begins(self) -> None:
+        """Has it tell all of the steps that come first now, as at its own beginning."""
+        self._send(protocol.CellBegins())
+
     def reschedule(self, *, threshold: int, budget: int, yields: bool = False, timeout_s: float = 30.0) -> None:
         """Another long-prompt threshold, whether it yields, and token budget (at most the built one) from the next step
         on. Only between requests. Raises EngineError where vLLM's scheduler is not within reach, or for a budget that

@@ -116,6 +116,10 @@ class Wake(Message):
     """Take the memory again; answered by a Done."""
 
 
+class CellBegins(Message):
+    """A measured cell begins: of its first steps all are told, however many came before. There is no answer."""
+
+
 class ReadClock(Message):
     """Say what the clock reads, at once; to a client on another machine. Answered by a Clock of the same number."""
 
@@ -127,7 +131,19 @@ class Close(Message):
 
 
 ToEngine = (
-    Build | Submit | Abort | ResetPrefixCache | Reschedule | Warm | MakeMasks | Stats | Sleep | Wake | ReadClock | Close
+    Build
+    | Submit
+    | Abort
+    | ResetPrefixCache
+    | Reschedule
+    | Warm
+    | MakeMasks
+    | Stats
+    | Sleep
+    | Wake
+    | CellBegins
+    | ReadClock
+    | Close
 )
 
 # ---------------------------------------------------------------- engine -> flow

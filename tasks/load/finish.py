@@ -64,7 +64,8 @@ def finish(
         found.metrics[each.cell_id] += seen.metrics[each.cell_id]
         each.disturbed += seen.disturbed[each.cell_id]
     found.warnings += _of_disturbed(good)
-    _share_energy(session, seen.energy_j)
+    for each in good:
+        _share_energy(session, each.cell_id, seen.energy_j)
     store.write("cells", [row(each) for each in good], later=1)
     store.write("metrics", metric_rows(metric for each in good for metric in found.metrics[each.cell_id]))
     if found.whole:
@@ -104,11 +105,12 @@ def _pooled(found: Found) -> Iterator[Aggregate]:
         yield from over_repeats([found.metrics[run.cell_id] for run in ordered], point_id=point_id)
 
 
-def _share_energy(session: Session, energy_j: Mapping[str, float]) -> None:
-    """Writes each request's share of the energy beside it, where any was measured."""
+def _share_energy(session: Session, cell_id: str, energy_j: Mapping[str, float]) -> None:
+    """Writes each request's share of the energy beside it, where any was measured: a cell at a time, since a row has
+    the time of every token."""
     if not energy_j:
         return
-    rows = read_rows(session.run.home, "requests", session.run.run_id, parse_json=True)
+    rows = read_rows(session.run.home, "requests", session.run.run_id, parse_json=True, where=("cell_id", cell_id))
     session.store.write(
         "requests",
         [

@@ -179,6 +179,8 @@ class _Measuring:
     def _cell(self, point: Point, repeat: int) -> CellRun | None:
         """Measures one cell and writes its rows. One during which the engine died is left behind, None, and the run
         goes on with another engine, as often as `engine.failures` says."""
+        for before in self._found.runs[-1:]:
+            before.taken.clear()  # it is on disk, and a long benchmark has many
         run = CellRun(
             point=point,
             cell_id=self._cell_id(point, repeat),
@@ -234,6 +236,7 @@ class _Measuring:
     def _warm(self) -> None:
         """What came until now is of no measured cell; counters are read where the load begins."""
         self._take_steps(None)
+        self._engine.client.cell_begins()
         self._telemetry.mark()
 
     def _forget(self) -> Callable[[], None] | None:

@@ -112,6 +112,8 @@ class EndpointLoop:
                     await self._forget_prefixes()
                 case protocol.Stats():
                     await self._stats()
+                case protocol.CellBegins():
+                    continue  # a server's steps are read off its counters, none is left out
                 case protocol.Close():
                     self._ended.set_result(None)
                     return

@@ -98,6 +98,8 @@ class NullLoop:
                 self._send(protocol.Done(command="reset_prefix_cache"))
             case protocol.Stats():
                 self._send(protocol.StatsReply(counters={}))
+            case protocol.CellBegins():
+                pass  # it has no steps
             case protocol.Close():
                 return False
             case _:

@@ -80,6 +80,8 @@ class EngineLoop:
                 self._send(protocol.Done(command="abort"))
             case protocol.ResetPrefixCache():
                 self._forget_prefixes()
+            case protocol.CellBegins():
+                self._log.begin_anew()
             case protocol.Reschedule():
                 self._reschedule(message)
             case protocol.Stats():

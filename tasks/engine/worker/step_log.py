@@ -17,12 +17,12 @@ from tasks.engine.worker.speculation import Speculation
 from tasks.engine.worker.within import core_of
 
 ALL_OF_THE_FIRST = 2_000
-"""Steps that are all sent. After them it is 1 of 10, from ten times as many on 1 of 100, and so forth: a run of a
-million steps sends some 7,000. The totals count every step."""
+"""Steps that are all sent, of the quality phase and of each measured cell. After them it is 1 of 10, from ten times as
+many on 1 of 100, and so forth: a million steps send some 7,000. The totals count every step."""
 
 
 def stands_for(step: int) -> int:
-    """For how many steps the one of this number (from 0) is sent; 0 if it is not."""
+    """For how many steps the one of this number (from 0 where its part began) is sent; 0 if it is not."""
     if step < ALL_OF_THE_FIRST:
         return 1
     every = 10
@@ -35,7 +35,7 @@ class StepLog:
     """Watches one engine. Its own cost is a few microseconds a step, and a list scan over the batch."""
 
     def __init__(self) -> None:
-        self._step = 0
+        self._step = self._began = 0
         self._called_at = 0.0
         self._steps: list[WireStep] = []
         self._totals = WireTotals()
@@ -61,6 +61,10 @@ class StepLog:
             self._tells_requests = True
             watch_choices(getattr(worker_of(engine), "model_runner", None))
             self._watch_scheduler(core.scheduler)
+
+    def begin_anew(self) -> None:
+        """What comes now is a part of its own: all of its first steps are sent."""
+        self._began = self._step
 
     def step_called(self) -> None:
         """The engine is about to be asked for a step: its time begins."""
@@ -201,7 +205,7 @@ class StepLog:
     def _add(self, step: WireStep, stats: Any, graph: Any) -> None:
         """Counts a step, and keeps it where it is one to be sent. graph: vLLM's CUDAGraphStat."""
         step.step = self._step
-        step.stands_for = stands_for(self._step)
+        step.stands_for = stands_for(self._step - self._began)
         step.waiting = _waiting(stats)
         step.graph_mode, step.graph_size, step.padded_tokens = self._graph(graph)
         spec = getattr(stats, "spec_decoding_stats", None)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from tasks.engine.protocol import WireStep
 from tasks.engine.worker.graphs import chosen_graph, watch_choices
 from tasks.engine.worker.speculation import Speculation
-from tasks.engine.worker.step_log import ALL_OF_THE_FIRST, stands_for
+from tasks.engine.worker.step_log import ALL_OF_THE_FIRST, StepLog, stands_for
 
 
 def test_the_steps_that_are_sent_stand_for_all() -> None:
@@ -71,3 +72,19 @@ def test_a_draft_that_no_grammar_allows_is_no_draft() -> None:
     assert speculation.finished("a") == (2, 2)
     assert speculation.finished("b") == (2, 0)
     assert speculation.finished("b") == (0, 0), "it is asked once"
+
+
+def test_of_each_cell_the_first_steps_are_all_sent() -> None:
+    """A long run's last cell is as well seen as its first."""
+    log = StepLog()
+    stats = SimpleNamespace(num_waiting_reqs=0)
+    for _ in range(3):
+        log.begin_anew()
+        for _ in range(ALL_OF_THE_FIRST + 500):
+            log._add(WireStep(ended_at=0.0, running=1), stats, None)
+        message = log.message()
+        assert message is not None
+        weights = [step.stands_for for step in message.steps]
+        assert weights[:ALL_OF_THE_FIRST] == [1] * ALL_OF_THE_FIRST and set(weights[ALL_OF_THE_FIRST:]) == {10}
+        assert message.totals.steps == sum(weights) == ALL_OF_THE_FIRST + 500
+    assert message.steps[-1].step > 3 * ALL_OF_THE_FIRST, "steps are numbered on"

@@ -89,3 +89,17 @@ def test_many_rows_keep_their_values_through_compaction(home: Path) -> None:
     assert before[0][0][:3] == (rows, rows, sum(range(rows)) - 39_999 - 20_000 - 30_000)
     assert compact_run(home=home, run_id=RUN) == ["requests"]
     assert [query(home=home, sql=sql + table).rows for table in ("requests", "request_attempts")] == before
+
+
+def test_rows_of_one_cell_alone_are_read(home: Path) -> None:
+    for revision, cells in enumerate((["a", "b", None], ["b"])):
+        rows = [
+            {"request_id": f"r{cell}", "attempt": 0, "cell_id": cell, "tries": revision, "gaps_ms": [1.0]}
+            for cell in cells
+        ]
+        write_rows(home=home, table="requests", run_id=RUN, rows=rows, part="p", revision=revision)
+    found = read_rows(home, "requests", RUN, columns=["request_id", "tries"], where=("cell_id", "b"))
+    assert found == [{"request_id": "rb", "tries": 1}]
+    assert read_rows(home, "requests", RUN, where=("cell_id", "c")) == []
+    with pytest.raises(ValueError, match="no column nothing"):
+        read_rows(home, "requests", RUN, where=("nothing", "b"))
