@@ -1,6 +1,7 @@
 """The last run against earlier ones, without an engine: every night, or whenever somebody asks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +15,11 @@ from flows.form import Shown
 from flows.pileup import stand_for_the_others
 from flows.runtime import assay_home
 from schemas.errors import ConfigError, GateFailed
-from schemas.gate import LAST_GREEN, Gate
+from schemas.gate import LAST_GREEN, Gate, gate_exit_code
 from tasks.compare.names import find_run, run_list
+from tasks.compare.points import Measured, measured_points
+from tasks.compare.read import PERF, SATURATE, read_recorded
+from tasks.compare.speed import MAIN
 from tasks.config.nearest import did_you_mean_or_list
 from tasks.gate.evaluate import Judged, evaluate, judged_run
 from tasks.gate.markdown import markdown
@@ -44,16 +48,19 @@ def compare(
     experiment: str = "",
     metrics: Metrics = [],  # noqa: B006
     margin: Annotated[float, Field(ge=0)] = 0.02,
+    slower: Annotated[float, Field(ge=0, lt=1)] = 0.05,
     fail_on: Annotated[str, Shown(lambda: {"enum": [WORSE, UNDECIDED, NOTHING]})] = WORSE,
 ) -> str:
-    """Is a finished run worse than earlier ones? Compares them sample by sample; fails where it is.
+    """Is a finished run worse than earlier ones, or slower? Compares samples and measured loads; fails where it is.
 
     Args:
         candidate: The run: last, an id, the beginning of one, or baseline:NAME.
         baseline: What it is held against, each by itself: last_green, baseline:NAME or the id of a run.
         experiment: Of which experiment `last` is meant, by its name. Empty: of any.
-        metrics: Only these, as dataset.metric. None named: all that have a score for each sample.
+        metrics: Only these, as dataset.metric or perf.tpot_ms.p50. None named: all that have a score for each sample,
+            and the main numbers of every load that was measured at least twice.
         margin: The loss that still counts as the same, in the metric's own unit.
+        slower: The loss of speed that still counts as the same, as a share: 0.05 is 5 %. Of each measured load.
         fail_on: When this flow run fails.
 
     Gives the verdict in a sentence. Raises ConfigError for a run or a baseline that is not there, GateFailed where a
@@ -72,7 +79,8 @@ def compare(
         log.info(said)
         return said
     run = _judged(home, run_id)
-    gates = gates_on(run, metrics=metrics, margin=margin, against=baseline, strict=fail_on == UNDECIDED)
+    asked = Asked(metrics=metrics, margin=margin, slower=slower, against=baseline, strict=fail_on == UNDECIDED)
+    gates = gates_on(run, asked)
     found = evaluate(run, gates)
     text = sentence(found)
     log.info("run %s: %s", run_id, text)
@@ -84,7 +92,7 @@ def compare(
         markdown=_page(found, baseline=baseline),
         description=f"Run {run_id}: {text}",
     )
-    if fail_on != NOTHING and found.exit_code:
+    if fail_on != NOTHING and _fails(found):
         _announce(found, error=text)
         raise GateFailed(f"run {run_id}: {text}")
     return text
@@ -107,29 +115,70 @@ def chosen_run(home: Path, candidate: str, *, experiment: str) -> str | None:
     return finished[-1] if finished else None
 
 
-def gates_on(run: Judged, *, metrics: Sequence[str], margin: float, against: Sequence[str], strict: bool) -> list[Gate]:
-    """A gate for each metric and arm of the run that has a score for each sample. Raises ConfigError for a metric that
-    the run does not have, or a name that is none of a run's."""
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is compared. metrics: none for all; margin: in a metric's own unit; slower: a share of speed; against: runs,
+    each by itself; strict: whether an undecided verdict fails."""
+
+    metrics: Sequence[str]
+    margin: float
+    slower: float
+    against: Sequence[str]
+    strict: bool
+
+
+def gates_on(run: Judged, asked: Asked) -> list[Gate]:
+    """A gate for each metric and arm of the run that has a score for each sample, and for the numbers of each measured
+    load that has several repeats. Raises ConfigError for a metric that the run does not have, or a name that is none
+    of a run's."""
     sql = f"SELECT DISTINCT dataset || '.' || metric, arm FROM scores WHERE run_id = {literal(run.run_id)} ORDER BY ALL"  # noqa: S608 - quoted
-    known = [(str(name), str(arm)) for name, arm in query(home=run.home, sql=sql).rows]
-    wanted = [key for key in known if not metrics or key[0] in metrics]
-    missing = [metric for metric in metrics if metric not in {name for name, _ in known}]
-    if missing or not wanted:
+    scored = [(str(name), str(arm)) for name, arm in query(home=run.home, sql=sql).rows]
+    points = [point for point in measured_points(read_recorded(run.home, run.run_id)) if point.kind != SATURATE]
+    known = {name for name, _ in scored} | {name for point in points for name in point.rows}
+    if missing := [metric for metric in asked.metrics if metric not in known]:
         raise ConfigError.one(
-            f"run {run.run_id} has no metric {', '.join(missing) or 'with a score for each sample'}",
+            f"run {run.run_id} has no metric {', '.join(missing)}",
             key="metrics",
-            suggestion=did_you_mean_or_list(missing[0], {name for name, _ in known}) if missing else None,
+            suggestion=did_you_mean_or_list(missing[0], known),
         )
-    made: dict[str, Any] = {"rule": "not_worse", "margin": margin, "against": list(against)}
-    made["on_undecided"] = "fail" if strict else "warn"
+    made: dict[str, Any] = {"against": list(asked.against), "on_undecided": "fail" if asked.strict else "warn"}
+    quality = {"rule": "not_worse", "margin": asked.margin}
+    gates = [
+        made | quality | {"metric": metric, "arm": arm}
+        for metric, arm in scored
+        if not asked.metrics or metric in asked.metrics
+    ]
+    gates += [made | each for point in points for each in _on_speed(point, asked)]
+    if not gates:
+        raise ConfigError.one(
+            f"run {run.run_id} has no metric with a score for each sample, and no load that was measured several times"
+        )
     try:
-        return [Gate.model_validate({"metric": metric, "arm": arm} | made) for metric, arm in wanted]
+        return [Gate.model_validate(each) for each in gates]
     except ValueError as error:
         raise ConfigError.one(
-            f"{', '.join(against) or 'nothing'} does not name runs",
+            f"{', '.join(asked.against) or 'nothing'} does not name runs",
             key="baseline",
             suggestion="last_green, baseline:NAME or the whole id of a run, each once",
         ) from error
+
+
+def _on_speed(point: Measured, asked: Asked) -> Iterator[dict[str, Any]]:
+    """A gate for each number of a point; none for a point with one repeat, which no verdict comes of."""
+    for metric in asked.metrics or [f"{PERF}{name}" for name in MAIN]:
+        if metric not in point.rows or len(point.repeats(metric)) < 2:
+            continue
+        more = point.rows[metric]["direction"] == "higher"
+        bound = 1 - asked.slower if more else 1 + asked.slower
+        rule = "ratio_at_least" if more else "ratio_at_most"
+        yield {"metric": metric, "arm": point.arm, "cell": {"name": point.name}, "rule": rule, "value": bound}
+
+
+def _fails(found: Evaluation) -> bool:
+    """Whether something is worse, or a metric cannot be judged. Speed that cannot, since the other run was measured on
+    another device or under another load, is told and fails nothing: a night on another machine is no worse a night."""
+    counted = [each for each in found.verdicts if not (each.verdict == "refused" and each.metric.startswith(PERF))]
+    return gate_exit_code(counted) != 0
 
 
 def _judged(home: Path, run_id: str) -> Judged:

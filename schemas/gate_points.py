@@ -14,7 +14,7 @@ from schemas.points import measured_arms, points, searches
 
 PERF = "perf."
 _PERCENTILES = (50, 90, 95, 99)
-_LATENCIES = ("ttft_ms", "ttft_text_ms", "tpot_ms", "gap_ms", "e2e_ms", "client_queue_ms", "late_ms")
+_LATENCIES = ("ttft_ms", "ttft_text_ms", "tpot_ms", "gap_ms", "e2e_ms", "client_queue_ms", "late_ms", "clock_error_ms")
 KNEE = f"{PERF}knee_requests_per_s"
 HIGHER = tuple(
     f"{PERF}{name}"
@@ -33,7 +33,7 @@ NAMES = (
                                    "gpu_memory_peak_bytes", "engine_cpu_cores", "engine_rss_peak_bytes")),
 )  # fmt: skip
 """Every number of a point that a gate can name."""
-_PARTS = tuple(f"{PERF}{part}." for part in ("dataset", "adapter", "bucket", "engine"))
+_PARTS = tuple(f"{PERF}{part}." for part in ("dataset", "adapter", "bucket", "client", "engine"))
 """What names begin with that are of a part of a point, or of its engine: which ones there are, only the run knows."""
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from flows.compare import chosen_run, gates_on
+from flows.compare import Asked, chosen_run, gates_on
 from schemas.errors import ConfigError
 from schemas.experiment import Experiment, Gate
 from schemas.gate import Known, gate_faults
@@ -174,13 +174,14 @@ def test_the_nightly_comparison_chooses_its_run_and_its_metrics(home: Path, tmp_
     with pytest.raises(ConfigError, match="did you mean `nightly`"):
         chosen_run(home, "last", experiment="nihgtly")
     run = judged(home, THIRD)
-    made = gates_on(run, metrics=[], margin=0.02, against=["last_green"], strict=True)
+    asked = Asked(metrics=[], margin=0.02, slower=0.05, against=["last_green"], strict=True)
+    made = gates_on(run, asked)
     assert [(each.metric, each.arm, each.on_undecided) for each in made] == [("d.acc", "free", "fail")]
     with pytest.raises(ConfigError, match=r"did you mean `d\.acc`"):
-        gates_on(run, metrics=["d.ac"], margin=0.02, against=["last_green"], strict=False)
+        gates_on(run, replace(asked, metrics=["d.ac"]))
     for wrong in ([], ["yesterday"]):
         with pytest.raises(ConfigError, match="does not name runs"):
-            gates_on(run, metrics=[], margin=0.02, against=wrong, strict=False)
+            gates_on(run, replace(asked, against=wrong))
 
 
 def test_a_config_of_before_gates_has_none() -> None:

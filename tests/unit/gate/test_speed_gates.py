@@ -1,10 +1,12 @@
 """Gates on measured loads: which point, what it comes to against a number and against a run, what cannot be judged."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.compare import Asked, _fails, gates_on
 from schemas.benchmark import Benchmark
 from schemas.errors import ConfigError
 from schemas.gate import Gate, GateVerdict, Known, gate_faults
@@ -322,3 +324,44 @@ def test_the_names_are_those_that_are_measured() -> None:
     assert latencies | totals <= set(NAMES)
     higher = {f"perf.{metric.name}" for metric in perf.TOTALS if metric.direction == "higher"}
     assert higher == totals & set(HIGHER)
+
+
+def test_the_nightly_comparison_judges_every_load_that_was_repeated(tmp_path: Path) -> None:
+    once: Points = {"free-closed-1": {"tpot_ms.p50": steady(repeats=1)}}
+    measured(tmp_path, FIRST, {**FAST, **once})
+    measured(tmp_path, SECOND, {**slower(0.12), **once})
+    asked = Asked(metrics=[], margin=0.02, slower=0.05, against=[FIRST], strict=True)
+    run = judged_run(tmp_path, SECOND, groups={}, datasets=[])
+    gates = gates_on(run, asked)
+    assert [(each.metric, each.rule, each.value, each.cell and each.cell.name) for each in gates] == [
+        ("perf.tpot_ms.p50", "ratio_at_most", 1.05, "closed-8"),
+        ("perf.output_tokens_per_s", "ratio_at_least", 0.95, "closed-8"),
+    ]
+    found = evaluate(run, gates)
+    assert [each.verdict for each in found.verdicts] == ["failed", "failed"] and _fails(found)
+    tolerant = evaluate(run, gates_on(run, replace(asked, slower=0.3)))
+    assert [each.verdict for each in tolerant.verdicts] == ["passed", "passed"] and not _fails(tolerant)
+    [only_one] = gates_on(run, replace(asked, metrics=["perf.tpot_ms.p50"]))
+    assert only_one.metric == "perf.tpot_ms.p50"
+    with pytest.raises(ConfigError, match=r"did you mean `perf\.tpot_ms\.p50`"):
+        gates_on(run, replace(asked, metrics=["perf.tpot_ms.p5"]))
+
+
+def test_a_night_on_another_device_or_without_the_load_fails_nothing(tmp_path: Path) -> None:
+    other: Points = {"free-closed-8": {"tpot_ms.p50": steady(), "e2e_ms.p50": steady()}}
+    measured(tmp_path, FIRST, FAST, engine={"device": "NVIDIA H100"})
+    measured(tmp_path, SECOND, slower(0.12), engine={"device": "NVIDIA A100"})
+    measured(tmp_path, THIRD, other, engine={"device": "NVIDIA H100"})
+    for run_id in (SECOND, THIRD):
+        run = judged_run(tmp_path, run_id, groups={}, datasets=[])
+        asked = Asked(metrics=[], margin=0.02, slower=0.05, against=[FIRST], strict=False)
+        found = evaluate(run, gates_on(run, asked))
+        assert "refused" in {each.verdict for each in found.verdicts} and found.exit_code == 2
+        assert not _fails(found)
+
+
+def test_a_run_with_neither_scores_nor_repeats_has_nothing_to_compare(tmp_path: Path) -> None:
+    measured(tmp_path, FIRST, {"free-closed-1": {"tpot_ms.p50": steady(repeats=1)}})
+    run = judged_run(tmp_path, FIRST, groups={}, datasets=[])
+    with pytest.raises(ConfigError, match="no load that was measured several times"):
+        gates_on(run, Asked(metrics=[], margin=0.02, slower=0.05, against=["last_green"], strict=False))
