@@ -51,7 +51,8 @@ def resolve(home: Path, against: str, *, scope: Scope) -> Found:
 
 def last_green(home: Path, *, scope: Scope) -> str | None:
     """The newest earlier green run in the scope, the newest with the very same rows of the dataset before any other:
-    so a trial with `--limit` does not become what full runs are held against. None where there is none.
+    so a trial with `--limit` does not become what full runs are held against. Of a measured load the newest on the same
+    devices before any other: speed on two is not compared. None where there is none.
 
     Green is a finished run each of whose gates passed, or was skipped as there was nothing to hold it against. A run
     without gates is green; one of `assay noise` never is, nor a cell of a sweep, an ablation or a tuning, nor one whose
@@ -62,6 +63,12 @@ def last_green(home: Path, *, scope: Scope) -> str | None:
         same_rows = f"""coalesce((SELECT any_value(d.fingerprint) FROM datasets AS d
         WHERE d.run_id = r.run_id AND d.dataset = {dataset}) = (SELECT any_value(d.fingerprint) FROM datasets AS d
         WHERE d.run_id = {literal(scope.before)} AND d.dataset = {dataset}), FALSE) DESC,"""  # noqa: S608 - quoted
+    same_devices = ""
+    if scope.cell_id is not None:
+        of_run = """(SELECT list_sort(list(DISTINCT (e.device, e.device_count))) FROM engines AS e
+        WHERE e.run_id = {} AND e.device IS NOT NULL)"""
+        before = literal(scope.before)
+        same_devices = f"coalesce({of_run.format('r.run_id')} = {of_run.format(before)}, FALSE) DESC,"
     point = "" if scope.cell_id is None else f"AND m.cell_id = {literal(scope.cell_id)}"
     model = "IS NULL" if scope.model is None else f"= {literal(scope.model)}"
     sql = f"""
@@ -82,7 +89,7 @@ WHERE r.name = {literal(scope.experiment)} AND r.status = 'finished' AND r.run_i
     AND coalesce(json_array_length(r.config, '$.gates'), 0) <= (
         SELECT count(DISTINCT g.gate) FROM gates AS g WHERE g.run_id = r.run_id
     )
-ORDER BY {same_rows} r.run_id DESC
+ORDER BY {same_rows} {same_devices} r.run_id DESC
 LIMIT 1"""  # noqa: S608 - quoted
     rows = query(home=home, sql=sql).rows
     return str(rows[0][0]) if rows else None

@@ -173,6 +173,15 @@ def test_last_green_has_the_metric_at_that_point(tmp_path: Path) -> None:
     ]
 
 
+def test_last_green_of_a_load_is_one_on_the_same_device(tmp_path: Path) -> None:
+    """A night on another machine between two on this one breaks no chain."""
+    measured(tmp_path, FIRST, FAST, engine={"device": "NVIDIA H200"})
+    measured(tmp_path, SECOND, FAST, engine={"device": "cpu"})
+    measured(tmp_path, THIRD, slower(0.1), engine={"device": "NVIDIA H200"})
+    found = only(tmp_path, gate(against="last_green"), run_id=THIRD)
+    assert (found.baseline_run_id, found.verdict) == (FIRST, "failed")
+
+
 def test_the_first_run_is_skipped(tmp_path: Path) -> None:
     measured(tmp_path, FIRST, FAST)
     found = judged(tmp_path, FIRST, gate(against="last_green"))
