@@ -9,6 +9,8 @@ from schemas.base import Config
 Direction = Literal["higher", "lower", "none"]
 """Which is better; `none` where neither is."""
 Verdict = Literal["better", "worse", "undecided", "same"]
+LOAD = "load."
+"""What the names of a measured load's figures begin with: `load.free-closed-8.tpot_ms.p50`."""
 Milliseconds = Annotated[float, Field(gt=0)]
 
 

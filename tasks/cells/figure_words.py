@@ -1,8 +1,9 @@
 """Figures and effects as people read them."""
 
+import re
 from collections.abc import Mapping, Sequence
 
-from schemas.cell_figures import Changed, Effect, Figure, Repeated
+from schemas.cell_figures import LOAD, Changed, Effect, Figure, Repeated
 from tasks.report.numbers import DASH, decimals_for, fixed, number, seconds, share, size
 
 SHORT = {
@@ -36,12 +37,21 @@ SHORT = {
     "engine.preemptions": "preemptions",
 }
 """The heads of columns and names of lines, where they are not the figure's own name."""
+_OF_LOAD = re.compile(re.escape(LOAD) + r"(?P<point>.+)\.(?P<metric>[a-z_]+_ms\.p\d+|[a-z_]+)")
+_LOAD_SHORT = {
+    "output_tokens_per_s": "tokens/s",
+    "goodput_requests_per_s": "good requests/s",
+    "knee_requests_per_s": "knee, requests/s",
+}
 _IN_HEAD = ("tokens/s", "requests/s", "J/token")
 """Units that the head of the column says."""
 
 
 def title(name: str) -> str:
-    """`e2e p50`, `free arithmetic.exact_match`, `engine.prefix_hit_rate`."""
+    """`e2e p50`, `free arithmetic.exact_match`, `engine.prefix_hit_rate`, `tpot p50 at free-closed-8`."""
+    if (of_load := _OF_LOAD.fullmatch(name)) is not None:
+        metric = of_load["metric"]
+        return f"{_LOAD_SHORT.get(metric, metric).replace('_ms.', ' ')} at {of_load['point']}"
     if name.startswith("quality."):
         arm, _, metric = name.removeprefix("quality.").partition(".")
         return f"{metric}, {arm}"

@@ -1,6 +1,7 @@
 """What one run came to: its times, rates, sizes, energy and quality, read from its tables.
 
-By the definitions of docs/metrics.md, over all arms together. What was not measured is not there, and never 0.
+By the definitions of docs/metrics.md, over all arms together; of measured loads each point's own, as
+`load.free-closed-8.tpot_ms.p50`. What was not measured is not there, and never 0.
 
 Times are those of the run's last session, and only where that session's engine was asked for every answer of the run:
 the rest of an interrupted run is another load, and its times are no cell's. Sizes and quality do not mind.
@@ -12,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from schemas.cell_figures import Direction, Figure, Slo
+from schemas.cell_figures import LOAD, Direction, Figure, Slo
 from schemas.metric import NO_SCORES
 from schemas.sample import ANSWERED
+from tasks.compare.points import measured_points
+from tasks.compare.read import PERF, read_recorded
+from tasks.compare.speed import MAIN
 from tasks.record.answers import last_attempts
 from warehouse.parquet import read_rows
 
@@ -53,7 +57,7 @@ def figures_of(home: Path, run_id: str, *, slo: Slo | None = None) -> dict[str, 
     engine = _engine(read_rows(home, "engines", run_id, parse_json=True), requests)
     metrics = read_rows(home, "metrics", run_id)
     telemetry = _last_session(read_rows(home, "telemetry", run_id))
-    found = [*_sizes(engine, metrics, telemetry), *_quality(metrics)]
+    found = [*_sizes(engine, metrics, telemetry), *_quality(metrics), *_loads(home, run_id, metrics)]
     if _whole(requests):
         found += [*_speed(requests, slo=slo), *_energy(requests, telemetry, engine)]
     return {figure.name: figure for figure in found}
@@ -217,6 +221,19 @@ def _drawn(rows: Sequence[Row], begin: float, end: float) -> float | None:
         inside = np.concatenate([[begin], times[(times > begin) & (times < end)], [end]])
         return float(np.trapezoid(np.interp(inside, times, values), inside))
     return None
+
+
+def _loads(home: Path, run_id: str, metrics: Sequence[Row]) -> Iterator[Figure]:
+    """The main numbers of each measured point, over its repeats."""
+    if not any(row["name"].startswith(PERF) for row in metrics):
+        return
+    for point in measured_points(read_recorded(home, run_id)):
+        for metric in MAIN:
+            row = point.rows.get(f"{PERF}{metric}")
+            if row is not None and row["value"] is not None:
+                direction: Direction = "higher" if row["direction"] == "higher" else "lower"
+                name = f"{LOAD}{point.point_id}.{metric}"
+                yield Figure(name=name, value=row["value"], unit=row["unit"] or "", direction=direction)
 
 
 def _quality(metrics: Sequence[Row]) -> Iterator[Figure]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field
 
 from schemas.base import Config
-from schemas.cell_figures import Changed, Effect, Figure, Repeated, Slo
+from schemas.cell_figures import LOAD, Changed, Effect, Figure, Repeated, Slo
 from schemas.sweep import CellResult, CellState
 from tasks.cells import figure_words as words
 from tasks.cells.figures import figures_of
@@ -25,6 +25,10 @@ KEY_FIGURES = (
 """What a choice of engine is worth: throughput, latency, memory, start-up, energy."""
 _IF_THERE = ("goodput.requests_per_s", "energy.j_per_output_token")
 """Columns of a sweep that are left away where no cell has them: no SLO was asked, no GPU was there."""
+
+_OF_LOADS = (".output_tokens_per_s", ".ttft_ms.p50")
+_MOST_LOADS = 6
+"""Columns of measured loads in one table; the page and the other tables have all of them."""
 
 Rows = list[dict[str, str]]
 
@@ -189,8 +193,12 @@ def counts(runs: Sequence[CellRun]) -> dict[CellState, int]:
 
 
 def _columns(runs: Sequence[CellRun]) -> list[str]:
-    there = {name for run in runs for name in run.figures}
-    return [name for name in (*KEY_FIGURES, "goodput.requests_per_s") if name not in _IF_THERE or name in there]
+    """The key figures, and of measured loads what they do to throughput and to the first token. A sweep that only
+    measures load has no figures of answering."""
+    there = dict.fromkeys(name for run in runs for name in run.figures)
+    loads = [name for name in there if name.startswith(LOAD) and name.endswith(_OF_LOADS)][:_MOST_LOADS]
+    always = () if loads else tuple(name for name in KEY_FIGURES if name not in _IF_THERE)
+    return [name for name in (*KEY_FIGURES, "goodput.requests_per_s") if name in there or name in always] + loads
 
 
 def _engine(built: bool | None) -> str:

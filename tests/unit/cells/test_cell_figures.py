@@ -4,11 +4,15 @@ import datetime
 from pathlib import Path
 
 import pytest
-from real_runs import FIRST, KEPT, Row, generated, written
+from real_runs import FIRST, KEPT, Row, generated, result, written
 
 from schemas.cell_figures import Slo
+from tasks.cells import figure_words as words
 from tasks.cells.figures import figures_of
+from tasks.cells.tables import sweep_rows
 from tasks.report.numbers import percentile
+from tests.unit.compare.loads import Points, measured, steady
+from tests.unit.compare.two_runs import FIRST as MEASURED
 from warehouse.parquet import read_rows, write_rows
 
 RUN = "20261201T080000-aaaaaa"
@@ -161,3 +165,29 @@ def test_an_engine_on_the_cpu_of_a_machine_with_a_gpu_has_its_own_memory_and_no_
 
 def test_a_run_without_rows_has_no_figures(tmp_path: Path) -> None:
     assert figures_of(tmp_path, RUN) == {}
+
+
+def test_each_measured_point_has_its_figures(tmp_path: Path) -> None:
+    points: Points = {
+        "free-closed-8": {"tpot_ms.p50": steady(), "output_tokens_per_s": steady(2.0), "late_ms.p99": steady()},
+        "free-open-2.5": {"ttft_ms.p50": [50.0, 70.0, 60.0]},
+    }
+    measured(tmp_path, MEASURED, points)
+    found = figures_of(tmp_path, MEASURED)
+    loads = {name: figure for name, figure in found.items() if name.startswith("load.")}
+    assert set(loads) == {
+        "load.free-closed-8.tpot_ms.p50",
+        "load.free-closed-8.output_tokens_per_s",
+        "load.free-open-2.5.ttft_ms.p50",
+    }
+    assert loads["load.free-closed-8.tpot_ms.p50"].direction == "lower"
+    assert loads["load.free-closed-8.output_tokens_per_s"].direction == "higher"
+    assert loads["load.free-open-2.5.ttft_ms.p50"].value == 60.0
+    assert [words.title(name) for name in sorted(loads)] == [
+        "tokens/s at free-closed-8",
+        "tpot p50 at free-closed-8",
+        "ttft p50 at free-open-2.5",
+    ]
+    [row] = sweep_rows(tmp_path, [result(0, run_id=MEASURED, built=True)])
+    assert {"tokens/s at free-closed-8", "ttft p50 at free-open-2.5"} <= row.keys()
+    assert "tokens/s" not in row, "nothing was answered, so that there is no column of it"
