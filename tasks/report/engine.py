@@ -56,7 +56,9 @@ def same(requested: Any, resolved: Any) -> bool:
     if requested in (None, "auto") or requested == resolved:
         return True
     if isinstance(requested, str) and isinstance(resolved, str):
-        return requested.lower() == resolved.lower()
+        one, other = requested.lower(), resolved.lower()
+        # A server's address may be given with or without the `/v1` at its end.
+        return one == other or (one.startswith("http") and one.removesuffix("/v1") == other.removesuffix("/v1"))
     off: tuple[Any, ...] = (None, "none", [], 0)
     return requested in off and resolved in off
 

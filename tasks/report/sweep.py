@@ -99,13 +99,18 @@ def _drawn(page: Page) -> "dict[str, tuple[Figure | None, str, Table]]":
     """(figure, title, its numbers) by name."""
     found: dict[str, tuple[Figure | None, str, Table]] = {}
     cells = [run for run in page.runs if run.result.cell.role == "cell"]
+    shown = sweep_figures.shown_of(page.runs)
     grid = sweep_figures.grid_of(cells, page.matrix)
     if grid is not None:
-        table = sweep_figures.heat_table(grid)
-        found["heat"] = (sweep_figures.draw_heat(grid), sweep_figures.HEAT_TITLE, table)
+        table = sweep_figures.heat_table(grid, shown)
+        found["heat"] = (sweep_figures.draw_heat(grid, shown), sweep_figures.HEAT_TITLE, table)
     if page.tuned is None and (grid is None or any(run.result.repeat for run in cells)):
-        lines = sweep_figures.cell_lines(page.runs)
-        found["dots"] = (sweep_figures.draw_dots(lines), sweep_figures.DOTS_TITLE, sweep_figures.dots_table(lines))
+        lines = sweep_figures.cell_lines(page.runs, shown)
+        found["dots"] = (
+            sweep_figures.draw_dots(lines, shown),
+            sweep_figures.DOTS_TITLE,
+            sweep_figures.dots_table(lines, shown),
+        )
     if page.ablation:
         table = sweep_figures.forest_table(page.ablation)
         found["forest"] = (sweep_figures.draw_forest(page.ablation), sweep_figures.FOREST_TITLE, table)
@@ -186,11 +191,12 @@ def _said(page: Page) -> tuple[str, list[tuple[str, str]]]:
     if page.tuned is not None:
         return page.tuned.answer, [(f"trials: {len(page.tuned.trials):,}", ""), (f"runs: {ended or 'none'}", "")]
     if page.ablation:
+        drawn = sweep_figures.forest_of(page.ablation)
         told: list[tuple[str, str]] = [
             (f"{each.name}: {words.title(effect.figure)} {words.effect(effect)}", effect.verdict)
             for each in page.ablation
             for effect in each.effects
-            if effect.figure in sweep_figures.FOREST and effect.verdict in ("better", "worse")
+            if effect.figure in drawn and effect.verdict in ("better", "worse")
         ]
         apart = len({text.partition(": ")[0] for text, _ in told})
         said = f"{apart or 'None'} of {len(page.ablation)} settings can be told apart from the control"
@@ -202,7 +208,7 @@ def _best(page: Page) -> list[tuple[str, str]]:
     """The cell that is best in each of the two figures; of one cell nothing is said."""
     means = [(own[0].result.cell.name, mean_figures(own)) for own in by_cell(page.runs).values()]
     found = []
-    for name, choose in zip(sweep_figures.SHOWN, (max, min), strict=True):
+    for name, choose in zip(sweep_figures.shown_of(page.runs), (max, min), strict=True):
         there = [(figures_[name].value, cell, figures_[name]) for cell, figures_ in means if name in figures_]
         if len(there) > 1:
             _, cell, figure = choose(there, key=lambda item: item[0])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from schemas.cell_figures import Effect, Repeated
+from schemas.cell_figures import LOAD, Effect, Repeated
 from tasks.cells import figure_words as words
 from tasks.cells.tables import Ablated, CellRun, by_cell, mean_figures
 from tasks.report.figures.style import (
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 HEAT_TITLE = "Throughput and latency over the matrix"
 DOTS_TITLE = "Throughput and latency of the cells"
 FOREST_TITLE = "What each setting is worth, against the control"
-SHOWN = ("throughput.output_tokens_per_s", "e2e_ms.p50")
+Shown = tuple[str, str]
+"""The two figures that are drawn: one of which more is better, and one of which less is."""
+ANSWERING: Shown = ("throughput.output_tokens_per_s", "e2e_ms.p50")
+_OF_LOAD: Shown = ("output_tokens_per_s", "ttft_ms.p50")
 FOREST = (
     "e2e_ms.p50",
     "ttft_ms.p50",
@@ -47,9 +50,25 @@ _LABEL = 44
 _TURNED = 8
 """Letters of a column's name beyond which the names are written aslant."""
 _ACROSS = 3
+_MOST_LOADS = 6
 _COLOURS = {"better": GOOD, "worse": BAD, "same": INK, "undecided": MUTED}
 _FAINT = 0.08
 _STRONG = 0.62
+
+
+def shown_of(runs: Sequence[CellRun]) -> Shown:
+    """Of a sweep under load the point with the most throughput: it was measured apart, warm and in turns. Else what
+    answering came to."""
+    rates = [
+        (figure.value, name)
+        for run in runs
+        for name, figure in run.figures.items()
+        if name.startswith(LOAD) and name.endswith(f".{_OF_LOAD[0]}")
+    ]
+    if not rates:
+        return ANSWERING
+    point = max(rates)[1].removesuffix(_OF_LOAD[0])
+    return f"{point}{_OF_LOAD[0]}", f"{point}{_OF_LOAD[1]}"
 
 
 class Grid(NamedTuple):
@@ -81,26 +100,25 @@ def grid_of(runs: Sequence[CellRun], matrix: Mapping[str, Sequence[Any]]) -> Gri
     return Grid(down=down, across=across, rows=rows, columns=columns, places=places)
 
 
-def heat_table(grid: Grid) -> Table:
+def heat_table(grid: Grid, shown: Shown) -> Table:
     """The heat maps as numbers."""
     lines = []
     for (row, column), own in grid.places.items():
         means = mean_figures(own)
-        lines.append((row, column, *(words.repeated(means.get(name)) for name in SHOWN)))
-    return (grid.down, grid.across, *(words.title(name) for name in SHOWN)), lines
+        lines.append((row, column, *(words.repeated(means.get(name)) for name in shown)))
+    return (grid.down, grid.across, *(words.title(name) for name in shown)), lines
 
 
-def draw_heat(grid: Grid) -> "Figure | None":
+def draw_heat(grid: Grid, shown: Shown) -> "Figure | None":
     """One panel a figure; None where none of the cells has it."""
-    shown = [(name, _values(grid, name)) for name in SHOWN]
-    shown = [(name, values) for name, values in shown if values]
-    if not shown:
+    there = [(name, values) for name in shown if (values := _values(grid, name))]
+    if not there:
         return None
     with drawing():
         turned = max(len(each) for each in grid.columns) > _TURNED
         fig = new_figure(width=9.2, height=1.2 + 0.5 * len(grid.rows) + (0.5 if turned else 0.0))
-        panels = fig.subplots(1, len(shown), sharey=True, squeeze=False)[0]
-        for axes, (name, values) in zip(panels, shown, strict=True):
+        panels = fig.subplots(1, len(there), sharey=True, squeeze=False)[0]
+        for axes, (name, values) in zip(panels, there, strict=True):
             _heat_panel(axes, grid, name, values)
             axes.set_xticks(
                 range(len(grid.columns)),
@@ -114,34 +132,34 @@ def draw_heat(grid: Grid) -> "Figure | None":
     return fig
 
 
-def cell_lines(runs: Sequence[CellRun]) -> list[tuple[str, dict[str, Repeated], list[CellRun]]]:
+def cell_lines(runs: Sequence[CellRun], shown: Shown) -> list[tuple[str, dict[str, Repeated], list[CellRun]]]:
     """(name, means, runs) of the cells that have something to draw, in their order: of too many, those with the most
     throughput."""
     lines = [(own[0].result.cell.name, mean_figures(own), own) for own in by_cell(runs).values()]
-    lines = [line for line in lines if any(name in line[1] for name in SHOWN)]
+    lines = [line for line in lines if any(name in line[1] for name in shown)]
     if len(lines) <= MOST_CELLS:
         return lines
-    best = sorted(lines, key=lambda line: -line[1][SHOWN[0]].value if SHOWN[0] in line[1] else 0.0)[:MOST_CELLS]
+    best = sorted(lines, key=lambda line: -line[1][shown[0]].value if shown[0] in line[1] else 0.0)[:MOST_CELLS]
     return [line for line in lines if line in best]
 
 
-def dots_table(lines: Sequence[tuple[str, dict[str, Repeated], list[CellRun]]]) -> Table:
+def dots_table(lines: Sequence[tuple[str, dict[str, Repeated], list[CellRun]]], shown: Shown) -> Table:
     """The dots and bars as numbers."""
     return (
-        ("Cell", *(words.title(name) for name in SHOWN)),
-        [(name, *(words.repeated(means.get(figure)) for figure in SHOWN)) for name, means, _ in lines],
+        ("Cell", *(words.title(name) for name in shown)),
+        [(name, *(words.repeated(means.get(figure)) for figure in shown)) for name, means, _ in lines],
     )
 
 
-def draw_dots(lines: Sequence[tuple[str, dict[str, Repeated], list[CellRun]]]) -> "Figure | None":
+def draw_dots(lines: Sequence[tuple[str, dict[str, Repeated], list[CellRun]]], shown: Shown) -> "Figure | None":
     """One line a cell; None where no cell finished."""
-    shown = [name for name in SHOWN if any(name in means for _, means, _ in lines)]
-    if not shown:
+    there = [name for name in shown if any(name in means for _, means, _ in lines)]
+    if not there:
         return None
     with drawing():
         fig = new_figure(width=9.2, height=1.0 + 0.36 * len(lines))
-        panels = fig.subplots(1, len(shown), sharey=True, squeeze=False)[0]
-        for axes, name in zip(panels, shown, strict=True):
+        panels = fig.subplots(1, len(there), sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, there, strict=True):
             bare(axes, grid="x")
             points = [run.figures[name].value for _, _, own in lines for run in own if name in run.figures]
             end = 1.15 * max(points)
@@ -163,12 +181,19 @@ def draw_dots(lines: Sequence[tuple[str, dict[str, Repeated], list[CellRun]]]) -
     return fig
 
 
+def forest_of(settings: Sequence[Ablated]) -> tuple[str, ...]:
+    """What an ablation is drawn of: the usual figures, and of each measured point its throughput and first token."""
+    named = dict.fromkeys(effect.figure for each in settings for effect in each.effects)
+    loads = [name for name in named if name.startswith(LOAD) and name.endswith(tuple(f".{end}" for end in _OF_LOAD))]
+    return (*FOREST, *loads[:_MOST_LOADS])
+
+
 def forest_table(settings: Sequence[Ablated]) -> Table:
     """The ratios as numbers."""
     rows: list[tuple[str, ...]] = []
     for each in settings:
         found = words.by_figure(each.effects)
-        for name in FOREST:
+        for name in forest_of(settings):
             effect = found.get(name)
             if effect is not None:
                 rows.append((each.name, words.title(name), words.effect(effect), str(effect.rounds), effect.verdict))
@@ -178,7 +203,7 @@ def forest_table(settings: Sequence[Ablated]) -> Table:
 def draw_forest(settings: Sequence[Ablated]) -> "Figure | None":
     """One panel a figure, one line a setting, on a logarithmic axis; None where nothing can be compared."""
     effects = [words.by_figure(each.effects) for each in settings]
-    shown = [name for name in FOREST if any(_ratio(found.get(name)) is not None for found in effects)]
+    shown = [name for name in forest_of(settings) if any(_ratio(found.get(name)) is not None for found in effects)]
     if not shown:
         return None
     with drawing():

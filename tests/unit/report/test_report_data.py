@@ -155,6 +155,8 @@ def test_warnings_tell_of_downgrades_cuts_replacements_refusals_and_zeros(data: 
         ("auto", "none", True),
         (None, 7, True),
         ("FULL", "full", True),
+        ("http://host:8000", "http://host:8000/v1", True),
+        ("http://host:8000", "http://host:8001/v1", False),
         ([], None, True),
         (True, False, False),
         (0, 512, False),

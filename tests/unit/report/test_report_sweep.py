@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 from report_answers import HOSTILE
 
-from schemas.cell_figures import Changed
+from schemas.cell_figures import Changed, Figure
 from schemas.sweep import CellResult, CellSpec, CellState
 from schemas.tune import Confirmation, Side, Trial, Tuned
-from tasks.cells.effects import effects
+from tasks.cells.effects import effects, figure_effects
 from tasks.cells.tables import Ablated, cell_runs
 from tasks.report.figures import to_png
 from tasks.report.sweep import figures, queries, render, sweep_page
-from tasks.report.sweep_figures import grid_of
+from tasks.report.sweep_figures import ANSWERING, forest_of, grid_of, shown_of
 from tasks.report.sweep_model import Page
+from tests.unit.compare.loads import Points, measured, steady
+from tests.unit.compare.two_runs import FIRST as MEASURED
+from tests.unit.compare.two_runs import SECOND as SLOWER
 from warehouse.parquet import write_rows
 from warehouse.query import query
 
@@ -302,3 +305,33 @@ def test_the_trials_are_listed_from_the_best(direction: str) -> None:
     table = page.partition('aria-label="Trials"')[2]
     order = [int(number) for number in re.findall(r'<tr><td class="n">(\d)</td>', table)]
     assert order == ([1, 0, 2, 3] if direction == "higher" else [0, 1, 2, 3])
+
+
+def test_of_a_sweep_under_load_the_busiest_point_is_drawn(tmp_path: Path) -> None:
+    for run_id, factor in ((MEASURED, 1.0), (SLOWER, 1.5)):
+        points: Points = {
+            f"free-closed-{n}": {"output_tokens_per_s": steady(n / factor), "ttft_ms.p50": steady(factor)}
+            for n in (1, 8)
+        }
+        measured(tmp_path, run_id, points)
+    runs = cell_runs(
+        tmp_path,
+        [
+            cell(0, seqs=4, caching=True, run_id=MEASURED),
+            cell(1, seqs=48, caching=True, run_id=SLOWER),
+        ],
+    )
+    busiest = ("load.free-closed-8.output_tokens_per_s", "load.free-closed-8.ttft_ms.p50")
+    assert shown_of(runs) == busiest and shown_of([]) == ANSWERING
+    page = render(Page(kind="sweep", run_id=SWEEP, title="t", runs=runs))
+    assert "nothing to draw" not in page and "tokens/s at free-closed-8" in page
+    assert "most tokens/s at free-closed-8" in page
+
+
+def test_an_ablation_under_load_is_drawn_by_point() -> None:
+    name = "load.free-closed-8.ttft_ms.p50"
+    sides = [{name: Figure(name=name, value=value, unit="ms", direction="lower")} for value in (50.0, 60.0)]
+    found = figure_effects(control=sides[:1], candidate=sides[1:])
+    assert forest_of([Ablated(name="off", effects=found)])[-1] == name
+    page = Page(kind="ablate", run_id=SWEEP, title="t", ablation=[Ablated(name="off", effects=found)])
+    assert "ttft p50 at free-closed-8" in render(page)
