@@ -185,9 +185,10 @@ class RunConsole:
     def load(self, points: Sequence[Measured]) -> None:
         """The measured points, a line each."""
         if points:
-            from flows.console_load import benchmark_table  # noqa: PLC0415 - few runs measure load
+            from flows.console_load import benchmark_table, knee_lines  # noqa: PLC0415 - few runs measure load
 
             self._console.print(benchmark_table(points))
+            self.lines(knee_lines(points))
 
     def lines(self, lines: Sequence[tuple[str, str]]) -> None:
         """Closing lines: a word and what it points to."""

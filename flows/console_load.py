@@ -8,7 +8,7 @@ from rich.table import Table
 
 from flows.commands.output import visible
 from tasks.compare.points import Measured
-from tasks.report.benchmark import load_words, shown_points, value
+from tasks.report.benchmark import knees_of, load_words, shown_points, value
 from tasks.report.numbers import DASH, NBSP, number, share
 
 WIDTH = 100
@@ -42,6 +42,11 @@ def benchmark_table(points: Sequence[Measured]) -> Table:
         if measuring.measure(table).maximum <= WIDTH:
             return table
     return _table(shown, list(columns.values()), load=_SHORT_LOAD)
+
+
+def knee_lines(points: Sequence[Measured]) -> list[tuple[str, str]]:
+    """What each search for a knee found, a line an arm."""
+    return [("knee", f"{visible(each['arm'])}: {each['words'].replace(NBSP, ' ')}") for each in knees_of(points)]
 
 
 def _columns(shown: Sequence[Measured]) -> dict[str | None, _Column]:

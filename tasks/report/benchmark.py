@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -204,8 +204,13 @@ def bucket_words(name: str) -> str:
 
 def knees(data: ReportData) -> list[dict[str, Any]]:
     """What the search for the knee found, an arm a row, with its probes by rate."""
+    return knees_of(_all(data))
+
+
+def knees_of(measured: Iterable[Measured]) -> list[dict[str, Any]]:
+    """The same of the points as `tasks.compare.points.measured_points` gives them."""
     found = []
-    for point in (each for each in _all(data) if each.kind == SATURATE):
+    for point in (each for each in measured if each.kind == SATURATE):
         row = point.rows.get(f"{PERF}{KNEE}")
         details = None if row is None else row.get("details")
         if row is None or not isinstance(details, dict):

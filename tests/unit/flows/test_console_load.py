@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows.console_load import WIDTH, benchmark_table
+from flows.console_load import WIDTH, benchmark_table, knee_lines
 from tasks.compare.points import Measured
 
 _LONG = {
@@ -69,3 +69,13 @@ def test_names_are_text_and_nothing_else() -> None:
     lines = shown(point("[red]x\x1b[31m", "closed-1", {"output_tokens_per_s": 1.0}, concurrency=1))
     assert "[red]x" in "\n".join(lines)
     assert "\x1b" not in "\n".join(lines)
+
+
+def test_the_knee_has_a_line_of_its_own() -> None:
+    details = {"share": 0.95, "decided": True, "above": 16.0, "probes": [{"rate": 14.9, "met": 40, "asked": 40}]}
+    rows = {"perf.knee_requests_per_s": {"value": 14.9, "unit": "requests/s", "details": details}}
+    found = Measured(point_id="free-saturate", arm="free", name="saturate", kind="saturate", rows=rows, cells=[])
+    [(word, text)] = knee_lines([found, point("free", "closed-8", {"output_tokens_per_s": 1.0}, concurrency=8)])
+    assert word == "knee" and text.startswith("free: 14.9 requests/s keep the SLO for 95 % of the requests")
+    assert "16" in text
+    assert knee_lines([]) == []
