@@ -5,8 +5,10 @@ server is one that answers by a script and writes down when each call came."""
 
 import contextlib
 import multiprocessing
+import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ import psutil
 import pytest
 
 from tests.bench.endpoint import serve
-from tests.e2e.command import ROOT, Done, assay, command, environment, rows
+from tests.e2e.command import ROOT, Done, assay, command, environment, rows, start
 from tests.faults.processes import wait_for
 from tests.machines import HAS_NAMESPACES, elsewhere
 from tests.up import Up
@@ -149,3 +151,57 @@ def test_without_a_server_that_others_reach(server: str, tmp_path: Path, model_d
     assert done.code == 2
     assert "there is no deployment client/load at the temporary Prefect server of this run" in done.stderr
     assert "ASSAY_PREFECT_API_URL" in done.stderr
+
+
+LONG = FILE.replace("requests: 40", "seconds: 120").replace("workers: 2", "workers: 1")
+
+
+@pytest.fixture
+def long_run(up: Up, server: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run whose load another machine sends a part of, in the midst of it."""
+    file = tmp_path / "long.yaml"
+    file.write_text(LONG.format(url=server), encoding="utf-8")
+    with workers(up, tmp_path, "far-c"):
+        run = start("bench", str(file), "--json", home=up.home, cwd=up.folder)
+        try:
+            wait_for(lambda: _client(up, "Running"), timeout_s=90, what="its client", every_s=0.3)
+            time.sleep(5)
+            yield run
+        finally:
+            run.kill()
+            run.communicate()
+
+
+def _client(up: Up, state: str) -> str | None:
+    """The newest flow run of a client that is in this state."""
+    wanted = {"flow_runs": {"tags": {"all_": ["assay-client"]}, "state": {"name": {"any_": [state]}}}}
+    found = up.post("/flow_runs/filter", {**wanted, "sort": "START_TIME_DESC", "limit": 1})
+    return str(found[0]["id"]) if found else None
+
+
+@pytest.mark.slow
+def test_a_client_that_is_cancelled_ends_the_run_by_its_name(up: Up, long_run: subprocess.Popen[str]) -> None:
+    client = _client(up, "Running")
+    up.cancel(client)
+    said, told = long_run.communicate(timeout=90)
+    assert long_run.returncode == 1
+    assert "the client far-c/1 failed" in told and "it was client 2 of 2" in told
+    assert "--resume" in told + said
+    wait_for(lambda: up.flow_run(client)["state"]["name"] == "Cancelled", timeout_s=60, what="its cancelling")
+
+
+@pytest.mark.slow
+def test_where_the_run_is_killed_its_clients_end_and_say_so(up: Up, long_run: subprocess.Popen[str]) -> None:
+    client = _client(up, "Running")
+    long_run.kill()
+    wait_for(lambda: up.flow_run(client)["state"]["name"] == "Failed", timeout_s=60, what="its end", every_s=0.5)
+    assert "is gone" in up.flow_run(client)["state"]["message"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_sends_the_clients_home(up: Up, long_run: subprocess.Popen[str]) -> None:
+    client = _client(up, "Running")
+    os.killpg(long_run.pid, signal.SIGINT)
+    _, told = long_run.communicate(timeout=90)
+    assert long_run.returncode == 130, told
+    wait_for(lambda: up.flow_run(client)["state"]["name"] == "Completed", timeout_s=30, what="its end", every_s=0.5)
