@@ -2,6 +2,11 @@
 script and writes down when each call came and when its first token left.
 
     python -m tests.bench.endpoint [--rate 200] [--seconds 30] [--tokens 50] [--ttft-ms 20] [--tpot-ms 10]
+        [--elsewhere 1]
+
+--elsewhere: so many further clients whose clock is another one (time namespaces of Linux), hours ahead. The server's
+clock is this machine's, so that their times are checked: the clock error as it is said, and by how much a time was
+stamped earlier than it can have been.
 
 late: from when a request was due to when it was sent. added to ttft: from when it was due to its arrival at the server,
 and from its first token's leaving there to its stamp here: all that is not the server's. Exit code 1 where the p99 of
@@ -13,7 +18,9 @@ import asyncio
 import contextlib
 import json
 import multiprocessing
+import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,8 +34,12 @@ import numpy as np
 from tasks.engine.client import EngineClient
 from tasks.engine.protocol import WireRequest, WireSampling
 from tasks.engine.settings import ProcessSettings
+from tasks.engine.ticket import VARIABLE
 from tasks.load.arrivals import Stretch, due, gaps
+from tasks.load.clients import Clients, beside
+from tasks.load.elsewhere import ClientElsewhere, Meeting
 from tasks.load.send import Planned, send
+from tests.machines import elsewhere
 
 MOST_MS = 5.0
 _NUMBER = re.compile(rb'"prompt":\[(\d+)')
@@ -120,6 +131,17 @@ def serve(tell: Connection, tokens: int, ttft_s: float, tpot_s: float) -> None:
         asyncio.run(run())
 
 
+def _machines(stack: contextlib.ExitStack, n: int) -> list[ClientElsewhere]:
+    """Clients on what looks like other machines."""
+    meeting = stack.enter_context(Meeting(address="127.0.0.1"))
+    environment = {**os.environ, VARIABLE: meeting.ticket.text()}
+    for number in range(1, n + 1):
+        command = [sys.executable, "-m", "tasks.engine.endpoint", meeting.address, "0.0"]
+        process = subprocess.Popen(elsewhere(f"bench-{number}", *command, ahead_s=3600 * number), env=environment)
+        stack.callback(process.kill)
+    return meeting.gather(n, within_s=60, say=lambda *_: None, look=lambda: None)
+
+
 def main() -> int:
     """Runs it and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -128,6 +150,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=50)
     parser.add_argument("--ttft-ms", type=float, default=20.0)
     parser.add_argument("--tpot-ms", type=float, default=10.0)
+    parser.add_argument("--elsewhere", type=int, default=0)
     asked = parser.parse_args()
     arrivals = due(
         [Stretch(start=asked.rate, end=asked.rate, seconds=asked.seconds)], gaps("poisson", random=Random(0))
@@ -153,10 +176,14 @@ def main() -> int:
         url = f"http://127.0.0.1:{ours.recv()}"
         with tempfile.TemporaryDirectory() as folder:
             settings = ProcessSettings(cores=(), program="endpoint")
-            with EngineClient(log_path=Path(folder) / "endpoint.log", settings=settings) as client:
+            with contextlib.ExitStack() as stack:
+                client = stack.enter_context(EngineClient(log_path=Path(folder) / "endpoint.log", settings=settings))
                 client.build(model="tiny", options={"url": url})
+                asks: EngineClient | Clients = client
+                if asked.elsewhere:
+                    asks = stack.enter_context(beside(client, n=1, elsewhere=_machines(stack, asked.elsewhere)))
                 began = time.process_time()
-                sent = send(client, plan)
+                sent = send(asks, plan)
                 used = time.process_time() - began
         with urllib.request.urlopen(f"{url}/times") as said:
             times = json.load(said)
@@ -167,10 +194,15 @@ def main() -> int:
     if failed or sent.left:
         sys.exit(f"{len(failed)} failed, {len(sent.left)} were not answered: {failed[:1]}")
     late, out, back, added, each = [], [], [], [], []
+    error: list[float] = []
+    early: list[float] = []
     for one, result in sent.answered:
         came, left = times[str(FIRST_NUMBER + int(result.request_id))]
         assert one.planned_at is not None and result.first_token_at is not None
-        late.append(one.late_ms)
+        late.append(one.late_ms + (0.0 if result.handed_ms is None else result.handed_ms))
+        if result.clock_error_ms is not None:
+            error.append(result.clock_error_ms)
+            early.append(max(0.0, (left - result.first_token_at) * 1000, (result.sent_at - came) * 1000))
         out.append((came - one.planned_at) * 1000)
         back.append((result.first_token_at - left) * 1000)
         added.append(out[-1] + back[-1])
@@ -185,9 +217,11 @@ def main() -> int:
         "added to ttft": added,
         "added to a gap": each,
     }
+    if error:
+        rows |= {"clock error, said": error, "stamped too early": early}
     for name, values in rows.items():
         p50, p99, most = np.percentile(values, [50, 99, 100])
-        print(f"{name:<16}p50 {p50:6.2f} ms  p99 {p99:6.2f} ms  max {most:6.2f} ms")
+        print(f"{name:<18}p50 {p50:6.2f} ms  p99 {p99:6.2f} ms  max {most:6.2f} ms")
     return 0 if max(np.percentile(late, 99), np.percentile(added, 99)) <= MOST_MS else 1
 
 
