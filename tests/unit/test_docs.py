@@ -197,6 +197,17 @@ def form_fields(entrypoint: str = "flows.experiment.experiment") -> list[str]:
     return [each.arg for each in flow.args.args]
 
 
+def test_the_readme_names_every_deployment() -> None:
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    listed = re.search(r"have (\w+) deployments: (.*?)\. ", text)
+    assert listed is not None
+    deployments = read_yaml(ROOT / "prefect.yaml").data["deployments"]
+    names = {f"{each['entrypoint'].rpartition('.')[2]}/{each['name']}" for each in deployments}
+    assert set(re.findall(r"`(\w+/[\w-]+)`", listed[2])) == names
+    words = ("seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen")
+    assert words.index(listed[1]) + 7 == len(names)
+
+
 def test_the_deployments_in_the_pages_could_be_ours(tmp_path: Path) -> None:
     ours = read_yaml(ROOT / "prefect.yaml").data["deployments"]
     keys = {key for each in ours for key in each}
