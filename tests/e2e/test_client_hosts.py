@@ -115,7 +115,7 @@ def test_times_are_of_one_clock(done: Done, up: Up) -> None:
     [row] = rows(
         up.home,
         "SELECT min(sent_at) < max(started_at) + INTERVAL 10 MINUTE AS soon, min(ttft_ms) >= 29 AS no_less,"
-        " max(ttft_ms) < 2000 AS no_more, epoch(max(sent_at)) - epoch(min(sent_at)) < 120 AS close"
+        " max(ttft_ms) < 60000 AS no_more, epoch(max(sent_at)) - epoch(min(sent_at)) < 300 AS close"
         " FROM requests JOIN cells USING (run_id, cell_id)"
         f" WHERE requests.run_id = '{done.json['run_id']}' AND phase = 'measure'",
     )
