@@ -147,6 +147,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"benchmark": {"answers": "exact"}},
         "speed at free-closed-8 is not compared: another `answers`: benchmark.answers: exact against own",
     ),
+    "other machines beside": (
+        {"benchmark": {"client_hosts": {"workers": 2, "port": 5710}}},
+        "speed at free-closed-8 is not compared: another `client_hosts`: "
+        "benchmark.client_hosts: {\"workers\": 2} against none",
+    ),
 }  # fmt: skip
 
 
@@ -155,6 +160,14 @@ def test_another_load_is_not_compared_and_why_is_said(home: Path, name: str) -> 
     changes, said = REFUSED[name]
     found = both(home, CLOSED, CLOSED, **changes)
     assert (found.speed, found.notes) == ((), (said,))
+
+
+def test_the_same_machines_at_another_port_are_the_same_load(home: Path) -> None:
+    blocks = [{"client_hosts": {"workers": 2, "port": port, "address": None}} for port in (5710, 5711)]
+    measured(home, FIRST, CLOSED, benchmark=blocks[0])
+    measured(home, SECOND, CLOSED, benchmark=blocks[1])
+    found = compare_runs(home=home, candidate=SECOND, baseline=FIRST)
+    assert len(found.speed) == 2 and not [note for note in found.notes if "client_hosts" in note]
 
 
 def test_another_slo_leaves_latencies_comparable(home: Path) -> None:
