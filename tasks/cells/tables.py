@@ -1,6 +1,6 @@
 """What came of cells, as tables for terminals, Markdown and pages. What was not measured is a dash."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -26,9 +26,10 @@ KEY_FIGURES = (
 _IF_THERE = ("goodput.requests_per_s", "energy.j_per_output_token")
 """Columns of a sweep that are left away where no cell has them: no SLO was asked, no GPU was there."""
 
-_OF_LOADS = (".output_tokens_per_s", ".ttft_ms.p50")
+OF_LOAD = ("output_tokens_per_s", "ttft_ms.p50")
+"""What is shown of a measured point beside other figures: what it got done, and how long the first token took."""
 _MOST_LOADS = 6
-"""Columns of measured loads in one table; the page and the other tables have all of them."""
+"""Figures of measured loads in one table or drawing; the list of all effects has all of them."""
 
 Rows = list[dict[str, str]]
 
@@ -192,11 +193,17 @@ def counts(runs: Sequence[CellRun]) -> dict[CellState, int]:
     return found
 
 
+def load_figures(names: Iterable[str]) -> list[str]:
+    """Of these figures those of measured loads that stand beside others, in their order."""
+    ends = tuple(f".{end}" for end in OF_LOAD)
+    return [name for name in names if name.startswith(LOAD) and name.endswith(ends)][:_MOST_LOADS]
+
+
 def _columns(runs: Sequence[CellRun]) -> list[str]:
     """The key figures, and of measured loads what they do to throughput and to the first token. A sweep that only
     measures load has no figures of answering."""
     there = dict.fromkeys(name for run in runs for name in run.figures)
-    loads = [name for name in there if name.startswith(LOAD) and name.endswith(_OF_LOADS)][:_MOST_LOADS]
+    loads = load_figures(there)
     always = () if loads else tuple(name for name in KEY_FIGURES if name not in _IF_THERE)
     return [name for name in (*KEY_FIGURES, "goodput.requests_per_s") if name in there or name in always] + loads
 

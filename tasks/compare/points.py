@@ -92,7 +92,7 @@ def unlike(
     notes += said
     blocks = [run.config.get("benchmark") or {} for run in (candidate, baseline)]
     for key in _BLOCK:
-        values = [_by_file_name(_of_block(block, key)) for block in blocks]
+        values = [_of_block(block, key) for block in blocks]
         differing = block_differences(*values, at=f"benchmark.{key}")
         if differing and key in _DECIDES:
             why = why or f"another `{key}`: {_told(differing)}"
@@ -108,10 +108,19 @@ def unlike(
     return dict.fromkeys(of_slo, f"another SLO: {_told(slo)}"), notes
 
 
+def same_questions(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two blocks `benchmark` ask the same, by as many clients, so that points of one name can stand side by
+    side."""
+    return all(_of_block(one, key) == _of_block(other, key) for key in _DECIDES)
+
+
 def _of_block(block: Mapping[str, Any], key: str) -> Any:
-    """What stands there, in what matters: of clients on other machines, how many there are."""
+    """What stands there, in what matters: of a path the file's name, of clients on other machines how many there
+    are."""
     value = block.get(key)
-    return {"workers": value.get("workers")} if key == "client_hosts" and isinstance(value, dict) else value
+    if key == "client_hosts" and isinstance(value, dict):
+        return {"workers": value.get("workers")}
+    return _by_file_name(value)
 
 
 def _loads(own: Measured, other: Measured) -> tuple[str | None, list[str]]:

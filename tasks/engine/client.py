@@ -1,7 +1,6 @@
 """The flow's end of the engine: start the process, build, submit, take what comes back."""
 
 import contextlib
-import os
 import shutil
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from schemas.errors import EngineError
 from tasks.engine import protocol
 from tasks.engine.failure import EngineDied, How
 from tasks.engine.process import SupervisedProcess
-from tasks.engine.settings import ProcessSettings, engine_environment
+from tasks.engine.settings import ProcessSettings, engine_environment, own_search_path
 
 START_TIMEOUT_S = 600.0
 _CLOSE_TIMEOUT_S = 15.0
@@ -78,9 +77,9 @@ class EngineClient:
 
     def _search_path(self, python: str | None) -> str:
         """Where the process finds the worker; another interpreter finds nothing else of this environment there."""
-        tasks = Path(__file__).resolve().parents[1]
         if python is None:
-            return os.pathsep.join([str(tasks.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+            return own_search_path()
+        tasks = Path(__file__).resolve().parents[1]
         alone = self._folder / "worker"
         alone.mkdir()
         (alone / "tasks").symlink_to(tasks)

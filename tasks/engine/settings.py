@@ -59,6 +59,12 @@ def build_options(plan: EnginePlan) -> dict[str, Any]:
     return {planned.option: planned.value for planned in plan.options}
 
 
+def own_search_path() -> str:
+    """Where a process of this environment finds assay, and what this one was told to look at besides."""
+    root = Path(__file__).resolve().parents[2]
+    return os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 def engine_environment(
     *, cores: Iterable[int], compiles: bool = True, base: Mapping[str, str] | None = None
 ) -> dict[str, str]:

@@ -20,10 +20,11 @@ from zmq.auth.thread import ThreadAuthenticator
 from schemas.address import is_loopback
 from schemas.errors import EngineError
 from tasks.engine import protocol
-from tasks.engine.endpoint.far import HEARTBEAT_MS, LOST_AFTER_MS, versions
+from tasks.engine.endpoint.far import HEARTBEAT_MS, LOST_AFTER_MS
 from tasks.engine.failure import EngineDied, How
 from tasks.engine.ticket import Ticket
-from tasks.load.clocks import Clocks, Offset
+from tasks.load.clocks import Clocks
+from tasks.record.host import version_of
 
 ASK_CLOCK_S = 0.25
 """How often a clock is asked while there is work."""
@@ -137,7 +138,7 @@ class Meeting:
 
     def _come(self, identity: bytes, hello: protocol.Hello) -> None:
         host = hello.host or "unknown"
-        own, theirs = versions().get("assay"), hello.versions.get("assay")
+        own, theirs = version_of("assay"), hello.versions.get("assay")
         if own != theirs:
             raise EngineError(f"the client on {host} has assay {theirs}, this run {own}: install the same on both")
         self._of_host[host] += 1
@@ -167,7 +168,6 @@ class ClientElsewhere:
         self._meeting = meeting
         self._identity = identity
         self._inbox: deque[protocol.FromEngine] = deque()
-        self._steps: list[protocol.Steps] = []
         self._clocks = Clocks()
         self._asked: dict[int, float] = {}
         """When its clock was asked, by the question's number, where that was not answered yet."""
@@ -197,15 +197,17 @@ class ClientElsewhere:
                 asked_at = self._asked.pop(number, None)
                 if asked_at is not None:
                     self._clocks.told(reading=reading, asked_at=asked_at, heard_at=heard_at)
-            case protocol.Steps():
-                self._steps.append(message)
             case _:
                 self._inbox.append(message)
 
     def build(self, *, model: str, options: dict[str, Any], timeout_s: float) -> protocol.Built:
         """Has it find the server, and asks its clock. Raises EngineDied where it finds none."""
+        while_ = "looking at the server"
         self._send(protocol.Build(model=model, options=options))
-        built = self._wait_for(protocol.Built, timeout_s=timeout_s, while_="looking at the server")
+        self._wait(lambda: self.has_come, timeout_s=timeout_s, while_=while_)
+        built = self._next()
+        if not isinstance(built, protocol.Built):
+            raise self._error(f"while {while_}", f"unexpected {type(built).__name__}")
         for _ in range(_FIRST_READINGS):
             self._ask_clock()
             self._wait(lambda: not self._asked, timeout_s=_SILENT_S, while_="telling its clock")
@@ -225,9 +227,8 @@ class ClientElsewhere:
                     yield self._by_this_clock(result)
 
     def take_steps(self) -> list[protocol.Steps]:
-        """Nothing, but for one that would read the server's metrics; the first client alone does."""
-        taken, self._steps = self._steps, []
-        return taken
+        """None: the first client alone reads the server's metrics."""
+        return []
 
     def abort_all(self) -> None:
         """Stops whatever runs."""
@@ -258,17 +259,10 @@ class ClientElsewhere:
         self._send(protocol.ReadClock(number=self._questions))
 
     def _by_this_clock(self, result: protocol.WireResult) -> protocol.WireResult:
-        offset: Offset = self._clocks.over(result.sent_at, result.finished_at)
+        offset = self._clocks.over(result.sent_at, result.finished_at)
         times = {name: getattr(result, name) for name in _TIMES}
         moved = {name: at - offset.seconds for name, at in times.items() if at is not None}
         return msgspec.structs.replace(result, **moved, clock_error_ms=offset.error_s * 1000)
-
-    def _wait_for(self, kind: type[protocol.Built], *, timeout_s: float, while_: str) -> protocol.Built:
-        self._wait(lambda: bool(self._inbox), timeout_s=timeout_s, while_=while_)
-        message = self._next()
-        if not isinstance(message, kind):
-            raise self._error(f"while {while_}", f"unexpected {type(message).__name__}")
-        return message
 
     def _wait(self, done: Callable[[], bool], *, timeout_s: float, while_: str) -> None:
         end = time.monotonic() + timeout_s

@@ -1,6 +1,5 @@
 """This machine's processes as clients of a run on another one."""
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -9,10 +8,9 @@ from pathlib import Path
 
 from schemas.errors import ConfigError, EngineError
 from tasks.engine.process import SupervisedProcess
-from tasks.engine.settings import engine_environment
+from tasks.engine.settings import engine_environment, own_search_path
 from tasks.engine.ticket import VARIABLE, BadTicket, Ticket
 
-_ROOT = Path(__file__).resolve().parents[2]
 _LOOK_S = 0.2
 _TAIL = 8
 
@@ -31,8 +29,8 @@ def lent(*, address: str, ticket: str, processes: int, logs: Path) -> Iterator[l
         Ticket.read(ticket)
     except BadTicket as error:
         raise ConfigError.one(f"the ticket is none: {error}", key="ticket", suggestion="copy it whole") from error
-    search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    environment = engine_environment(cores=()) | {VARIABLE: ticket, "PYTHONPATH": search, "PYTHONSAFEPATH": "1"}
+    environment = engine_environment(cores=()) | {VARIABLE: ticket}
+    environment |= {"PYTHONPATH": own_search_path(), "PYTHONSAFEPATH": "1"}
     with ExitStack() as stack:
         started = []
         for number in range(1, processes + 1):

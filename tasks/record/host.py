@@ -12,11 +12,11 @@ from typing import Any
 def written_by(packages: Iterable[str]) -> dict[str, Any]:
     """The columns; of the packages those that are installed. A user without a name on this machine is None."""
     return {
-        "assay_version": _version("assay"),
+        "assay_version": version_of("assay"),
         "host": socket.gethostname(),
         "user": _user(),
         "python": platform.python_version(),
-        "packages": {name: version for name in packages if (version := _version(name)) is not None},
+        "packages": {name: version for name in packages if (version := version_of(name)) is not None},
     }
 
 
@@ -32,7 +32,8 @@ def peak_memory_bytes() -> int | None:
     return None if found is None else int(found.split()[1]) * 1024
 
 
-def _version(distribution: str) -> str | None:
+def version_of(distribution: str) -> str | None:
+    """The version of an installed distribution; None where it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tasks.compare.points import same_questions
 from tasks.compare.read import PERF
 from tasks.report.benchmark import points
 from tasks.report.benchmark_time import shown_cell
-from tasks.report.benchmark_trade import NAMES, first_metrics, same_questions
+from tasks.report.benchmark_trade import NAMES, first_metrics
 from tasks.report.data import ReportData, Row
 from tasks.report.header import model_name
 from warehouse.query import query

@@ -1,7 +1,7 @@
 """What is traded for what: throughput for latency over the loads, quality for cost over the arms; earlier runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tasks.compare.points import Measured
 from tasks.compare.read import PERF
@@ -172,8 +172,3 @@ def _earlier_quality(data: ReportData, scored: Sequence[str], *, name: str, x_is
 
 def _mean(found: list[float]) -> float:
     return sum(found) / len(found)
-
-
-def same_questions(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two blocks `benchmark` ask the same, so that points of one name can stand side by side."""
-    return all(one.get(key) == other.get(key) for key in ("prompts", "answers", "clients", "client_hosts"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schemas.cell_figures import LOAD, Effect, Repeated
 from tasks.cells import figure_words as words
-from tasks.cells.tables import Ablated, CellRun, by_cell, mean_figures
+from tasks.cells.tables import OF_LOAD, Ablated, CellRun, by_cell, load_figures, mean_figures
 from tasks.report.figures.style import (
     BAD,
     GOOD,
@@ -34,7 +34,6 @@ FOREST_TITLE = "What each setting is worth, against the control"
 Shown = tuple[str, str]
 """The two figures that are drawn: one of which more is better, and one of which less is."""
 ANSWERING: Shown = ("throughput.output_tokens_per_s", "e2e_ms.p50")
-_OF_LOAD: Shown = ("output_tokens_per_s", "ttft_ms.p50")
 FOREST = (
     "e2e_ms.p50",
     "ttft_ms.p50",
@@ -50,7 +49,6 @@ _LABEL = 44
 _TURNED = 8
 """Letters of a column's name beyond which the names are written aslant."""
 _ACROSS = 3
-_MOST_LOADS = 6
 _COLOURS = {"better": GOOD, "worse": BAD, "same": INK, "undecided": MUTED}
 _FAINT = 0.08
 _STRONG = 0.62
@@ -59,16 +57,17 @@ _STRONG = 0.62
 def shown_of(runs: Sequence[CellRun]) -> Shown:
     """Of a sweep under load the point with the most throughput: it was measured apart, warm and in turns. Else what
     answering came to."""
+    rate, first_token = OF_LOAD
     rates = [
         (figure.value, name)
         for run in runs
         for name, figure in run.figures.items()
-        if name.startswith(LOAD) and name.endswith(f".{_OF_LOAD[0]}")
+        if name.startswith(LOAD) and name.endswith(f".{rate}")
     ]
     if not rates:
         return ANSWERING
-    point = max(rates)[1].removesuffix(_OF_LOAD[0])
-    return f"{point}{_OF_LOAD[0]}", f"{point}{_OF_LOAD[1]}"
+    point = max(rates)[1].removesuffix(rate)
+    return f"{point}{rate}", f"{point}{first_token}"
 
 
 class Grid(NamedTuple):
@@ -184,8 +183,7 @@ def draw_dots(lines: Sequence[tuple[str, dict[str, Repeated], list[CellRun]]], s
 def forest_of(settings: Sequence[Ablated]) -> tuple[str, ...]:
     """What an ablation is drawn of: the usual figures, and of each measured point its throughput and first token."""
     named = dict.fromkeys(effect.figure for each in settings for effect in each.effects)
-    loads = [name for name in named if name.startswith(LOAD) and name.endswith(tuple(f".{end}" for end in _OF_LOAD))]
-    return (*FOREST, *loads[:_MOST_LOADS])
+    return (*FOREST, *load_figures(named))
 
 
 def forest_table(settings: Sequence[Ablated]) -> Table:

@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -131,6 +132,19 @@ def serve(tell: Connection, tokens: int, ttft_s: float, tpot_s: float) -> None:
         asyncio.run(run())
 
 
+@contextlib.contextmanager
+def served(*, tokens: int, ttft_s: float, tpot_s: float) -> Iterator[str]:
+    """The server in a process of its own; its address."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, tokens, ttft_s, tpot_s))
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{ours.recv()}"
+    finally:
+        process.terminate()
+        process.join()
+
+
 def _machines(stack: contextlib.ExitStack, n: int) -> list[ClientElsewhere]:
     """Clients on what looks like other machines."""
     meeting = stack.enter_context(Meeting(address="127.0.0.1"))
@@ -167,29 +181,20 @@ def main() -> int:
         )
         for number, at in enumerate(arrivals)
     ]
-    ours, theirs = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(theirs, asked.tokens, asked.ttft_ms / 1000, asked.tpot_ms / 1000)
-    )
-    server.start()
-    try:
-        url = f"http://127.0.0.1:{ours.recv()}"
-        with tempfile.TemporaryDirectory() as folder:
-            settings = ProcessSettings(cores=(), program="endpoint")
-            with contextlib.ExitStack() as stack:
-                client = stack.enter_context(EngineClient(log_path=Path(folder) / "endpoint.log", settings=settings))
-                client.build(model="tiny", options={"url": url})
-                asks: EngineClient | Clients = client
-                if asked.elsewhere:
-                    asks = stack.enter_context(beside(client, n=1, elsewhere=_machines(stack, asked.elsewhere)))
-                began = time.process_time()
-                sent = send(asks, plan)
-                used = time.process_time() - began
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(served(tokens=asked.tokens, ttft_s=asked.ttft_ms / 1000, tpot_s=asked.tpot_ms / 1000))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        settings = ProcessSettings(cores=(), program="endpoint")
+        client = stack.enter_context(EngineClient(log_path=folder / "endpoint.log", settings=settings))
+        client.build(model="tiny", options={"url": url})
+        asks: EngineClient | Clients = client
+        if asked.elsewhere:
+            asks = stack.enter_context(beside(client, n=1, elsewhere=_machines(stack, asked.elsewhere)))
+        began = time.process_time()
+        sent = send(asks, plan)
+        used = time.process_time() - began
         with urllib.request.urlopen(f"{url}/times") as said:
             times = json.load(said)
-    finally:
-        server.terminate()
-        server.join()
     failed = [result.error for _, result in sent.answered if result.error is not None]
     if failed or sent.left:
         sys.exit(f"{len(failed)} failed, {len(sent.left)} were not answered: {failed[:1]}")

@@ -4,7 +4,6 @@ The others are this machine under other names and with other clocks (namespaces 
 server is one that answers by a script and writes down when each call came."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.bench.endpoint import serve
+from tests.bench.endpoint import served
 from tests.e2e.command import ROOT, Done, assay, command, environment, rows, start
 from tests.faults.processes import wait_for
 from tests.machines import HAS_NAMESPACES, elsewhere
@@ -42,14 +41,8 @@ benchmark:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, 8, 0.03, 0.005))
-    process.start()
-    try:
-        yield f"http://127.0.0.1:{ours.recv()}"
-    finally:
-        process.terminate()
-        process.join()
+    with served(tokens=8, ttft_s=0.03, tpot_s=0.005) as url:
+        yield url
 
 
 @contextmanager

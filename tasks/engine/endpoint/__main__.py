@@ -13,6 +13,7 @@ _BEGUN = time.monotonic()
 import asyncio  # noqa: E402 - what comes before is timed
 import gc  # noqa: E402
 import os  # noqa: E402
+import socket as sockets  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
 
@@ -60,9 +61,8 @@ def main(address: str, spawned_at: float) -> int:
     socket.setsockopt(zmq.SNDHWM, 0)  # a flow that is slow to take results must not hold up the clock of the others
     connection = far.Connection(socket, address) if elsewhere else None
     socket.connect(address)
-    told = versions() | (far.versions() if elsewhere else {})
     hello = protocol.Hello(
-        pid=os.getpid(), versions=told, phases=dict(phases), host=far.this_host() if elsewhere else None
+        pid=os.getpid(), versions=versions(), phases=dict(phases), host=sockets.gethostname() if elsewhere else None
     )
     socket.send(protocol.encode(hello))
     gc.freeze()

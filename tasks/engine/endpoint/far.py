@@ -1,9 +1,7 @@
 """A client whose run is on another machine: how it gets there, and how it learns that the run is gone."""
 
 import asyncio
-import importlib.metadata
 import os
-import socket as sockets
 import time
 
 import zmq
@@ -29,19 +27,6 @@ _EVENTS = (
 def is_far(address: str) -> bool:
     """Whether the address is one of a run on another machine."""
     return address.startswith("tcp://")
-
-
-def this_host() -> str:
-    """This machine's name, as rows and messages have it."""
-    return sockets.gethostname()
-
-
-def versions() -> dict[str, str]:
-    """What both ends must have in common."""
-    try:
-        return {"assay": importlib.metadata.version("assay")}
-    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed
-        return {}
 
 
 class Connection:

@@ -18,6 +18,7 @@ from tasks.engine.endpoint.key import Scrub, read_key
 from tasks.engine.endpoint.probe import UNUSABLE, find_base, look
 from tasks.engine.endpoint.resolved import resolved
 from tasks.engine.endpoint.steps import Readings, counters, read_metrics
+from tasks.record.host import version_of
 
 PROGRESS_EVERY_S = 0.4
 READ_EVERY_S = 0.5
@@ -301,4 +302,5 @@ class EndpointLoop:
 
 def versions() -> dict[str, str]:
     """What this process is made of."""
-    return {"aiohttp": aiohttp.__version__, "pyzmq": zmq.__version__}
+    own = version_of("assay")  # None in a checkout that is not installed
+    return {"aiohttp": aiohttp.__version__, "pyzmq": zmq.__version__} | ({} if own is None else {"assay": own})

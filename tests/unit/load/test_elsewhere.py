@@ -3,7 +3,6 @@
 The server is one of this machine and writes down when each call came, so that what is said of a time can be checked."""
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -30,7 +29,7 @@ from tasks.load.clients import Clients, beside
 from tasks.load.elsewhere import ClientElsewhere, Meeting, address_towards
 from tasks.load.lend import lent, wait_for_the_end
 from tasks.load.send import Planned, Sent, send
-from tests.bench.endpoint import FIRST_NUMBER, serve
+from tests.bench.endpoint import FIRST_NUMBER, served
 from tests.conftest import ROOT
 from tests.machines import HAS_NAMESPACES, elsewhere
 
@@ -43,14 +42,8 @@ another_clock = pytest.mark.skipif(not HAS_NAMESPACES, reason="no time namespace
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, TOKENS, TTFT_S, TPOT_S))
-    process.start()
-    try:
-        yield f"http://127.0.0.1:{ours.recv()}"
-    finally:
-        process.terminate()
-        process.join()
+    with served(tokens=TOKENS, ttft_s=TTFT_S, tpot_s=TPOT_S) as url:
+        yield url
 
 
 @contextmanager
